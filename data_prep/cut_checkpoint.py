@@ -192,7 +192,7 @@ def cut(opened: Opened, ids: Sequence[int]) -> None:
 
 def _move_mark(state: Dict[str, Any], ids: Sequence[int]) -> None:
     """A VECO that was pre-trained here says which row is that of ``<mask>``: it has another number now, or is gone."""
-    from fairseq_plugins.checkpoints.layouts import MASK_ROW, marked_mask
+    from fairseq_plugins.checkpoints.veco import MASK_ROW, marked_mask
 
     for holder, name in list(_tensors(state)):
         if name == MASK_ROW:

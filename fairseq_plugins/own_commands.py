@@ -1,5 +1,6 @@
 """What ``python -m fairseq_plugins…`` prints: its own lines. fairseq's notes and others' warnings stay with the stock commands."""
 
+import argparse
 import contextlib
 import logging
 import os
@@ -7,7 +8,7 @@ import sys
 import threading
 import time
 import warnings
-from typing import Iterator
+from typing import Any, Callable, Iterator
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,16 @@ def log_own_lines() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
+
+
+def run(parser: argparse.ArgumentParser, work: Callable[[], Any]) -> int:
+    """Exit status of a command: 0, or 2 with a message where its work raises ValueError or OSError."""
+    try:
+        with heartbeat():
+            work()
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    return 0
 
 
 class _LastRecord(logging.Handler):

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import tempfile
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
@@ -12,9 +13,9 @@ from fairseq.data import Dictionary
 
 from ..checkpoints import load
 from ..checkpoints.encoders import read_encoder
-from ..checkpoints.fitting import MARKERS, check_entries
-from ..checkpoints.pipeline import PretrainedFile
-from ..checkpoints.vocabulary import STYLES
+from ..checkpoints.fitting import MARKERS
+from ..checkpoints.pipeline import PretrainedFile, check_sizes
+from ..checkpoints.vocabulary import STYLES, check_entries, read_dictionary
 from ..data.nlu_inputs import INPUT_FORMATS
 from ..modules.text_encoder import TextEncoder
 from .report import named_paths
@@ -98,6 +99,7 @@ class PretrainedText:
         self.device = pick_device(args.device)
         self.segmenter_file = self._find_segmenter(path if os.path.isdir(path) else os.path.dirname(path) or ".")
         found = read_encoder(path, self._option("heads"))
+        check_sizes({"heads": found.layout.heads}, argparse.Namespace(heads=self._option("heads")), path)
         dictionary, layout, languages = self._find_dictionary(found, path), found.layout, self._option("langs")
         max_positions = self._build(found, path)
         self.inputs = TextInputs(
@@ -146,7 +148,7 @@ class PretrainedText:
         """What the rows mean: a file that is named, what the model's own files say, or the first model's entries."""
         option, given = self._own("dict")
         if given is not None:
-            result = _load_dictionary(given, option)
+            result = _dictionary_of(read_dictionary(Path(given)), f"{option} {given}")
             hint = f"{option} must be the dictionary of that model"
             check_entries(found.entries, result.symbols, f"{option} {given}", f"the vocabulary of {path}", hint)
             return result
@@ -186,22 +188,13 @@ class Pretrained(PretrainedText):
         return sentence_vectors(self.encoder, rows, os.path.join(folder, file), layers, self.max_tokens, name)
 
 
-def _load_dictionary(path: str, option: str) -> Dictionary:
-    if not os.path.isfile(path):
-        raise ValueError(f"{option} {path}: no such file")
-    try:
-        return Dictionary.load(path)
-    except (RuntimeError, ValueError) as error:  # a piece twice, a line without a count
-        raise ValueError(f"{option} {path}: {str(error).splitlines()[0]}") from None
-
-
 def _dictionary_of(entries: Sequence[str], origin: str) -> Dictionary:
     """A fairseq dictionary with these entries, the four special ones first."""
     result = Dictionary()
     for entry in entries[result.nspecial :]:
         result.add_symbol(entry)
     if result.symbols != list(entries):
-        raise ValueError(f"{origin}: its vocabulary has an entry twice; valid: give its dict.txt as --dict")
+        raise ValueError(f"{origin}: its vocabulary has an entry twice; valid: as --dict a dict.txt that has not")
     return result
 
 

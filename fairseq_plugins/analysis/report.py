@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..checkpoints import atomic_path
-from ..own_commands import heartbeat
+from ..own_commands import run
 from . import plots
 
 
@@ -137,12 +137,11 @@ def command(
     def main(argv: Optional[Sequence[str]] = None) -> int:
         made = parser()
         args = made.parse_args(argv)
-        try:
+
+        def checked() -> None:
             check_outputs(args)
-            with heartbeat():
-                work(args)
-        except (ValueError, OSError) as error:
-            made.error(str(error))
-        return 0
+            work(args)
+
+        return run(made, checked)
 
     return main

@@ -14,9 +14,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from ..own_commands import heartbeat
+from ..own_commands import run
 from .loading import listing
 from .reading import CheckpointError, PathLike, model_of, read_checkpoint, stamped
+from .vocabulary import as_dict
 from .writing import save_checkpoint, tied_names
 
 logger = logging.getLogger(__name__)
@@ -24,22 +25,14 @@ logger = logging.getLogger(__name__)
 _BEST = re.compile(r"checkpoint\.best_(.+)_(-?\d+(?:\.\d+)?)\.pt")
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
-_LOWER_IS_BETTER = re.compile(r"(?:.*_)?(?:loss|ppl|perplexity|nll|wer|cer|ter)")
-_HIGHER_IS_BETTER = re.compile(r"(?:.*_)?(?:bleu|chrf2?|rouge[12l]?|meteor|comet|accuracy|acc|f1|recall|precision)")
 _DROPPED = ("last_optimizer_state", "optimizer", "ema", "ema_fp32_params", "previous_training_time")
 
 
-def select_best(
-    directory: PathLike,
-    count: int,
-    metric: Optional[str] = None,
-    maximize: Optional[bool] = None,
-    allow_fewer: bool = False,
-) -> List[Path]:
+def select_best(directory: PathLike, count: int, metric: Optional[str] = None, allow_fewer: bool = False) -> List[Path]:
     """The best ``count`` files of ``--keep-best-checkpoints``, best first, by the number in ``checkpoint.best_METRIC_VALUE.pt``.
 
-    ``metric``: needed when the folder has several; ``maximize``: larger is better, None = by the metric's name; ``allow_fewer``
-    takes what there is. Raises CheckpointError: no or too few such files, several metrics, or one of unknown direction.
+    Whether larger is better, the run's own options in them tell. ``metric``: needed when the folder has several; ``allow_fewer``
+    takes what there is. Raises CheckpointError: no or too few such files, several metrics, or one that cannot be read.
     """
     found: Dict[str, List[Tuple[float, Path]]] = {}
     for file, match in _matching(directory, _BEST):
@@ -48,13 +41,20 @@ def select_best(
         metrics = ", ".join(sorted(found))
         raise CheckpointError(f"--directory {directory}: has best checkpoints by {metrics}; give one as --metric")
     name = metric if metric is not None else next(iter(found), "*")
-    if maximize is None and name in found:
-        maximize = bool(_HIGHER_IS_BETTER.fullmatch(name.lower()))
-        if not maximize and not _LOWER_IS_BETTER.fullmatch(name.lower()):
-            raise CheckpointError(f"--metric {name}: larger or smaller is better? give --maximize or --minimize")
-    ranked = sorted(found.get(name, []), key=lambda pair: (-pair[0] if maximize else pair[0], pair[1].name))
-    files = [file for _, file in ranked]
+    ranked = found.get(name, [])
+    sign = -1 if ranked and _larger_is_better(ranked[0][1]) else 1
+    files = [file for _, file in sorted(ranked, key=lambda pair: (sign * pair[0], pair[1].name))]
     return _first(files, "--best", count, f"{directory}/checkpoint.best_{name}_*.pt", allow_fewer)
+
+
+def _larger_is_better(path: Path) -> bool:
+    state = read_checkpoint(path)
+    options = as_dict(state.get("args")) or as_dict(as_dict(state.get("cfg")).get("checkpoint"))
+    if "maximize_best_checkpoint_metric" not in options:
+        raise CheckpointError(
+            f"checkpoint {path}: its options lack maximize_best_checkpoint_metric, expected those of a run"
+        )
+    return bool(options["maximize_best_checkpoint_metric"])
 
 
 def select_last(directory: PathLike, count: int, by: Optional[str] = None, allow_fewer: bool = False) -> List[Path]:
@@ -155,9 +155,6 @@ def _parser() -> argparse.ArgumentParser:
     choice.add_argument("--best", type=int, metavar="N", help="the best N of --keep-best-checkpoints")
     choice.add_argument("--last", type=int, metavar="N", help="the last N epoch or interval checkpoints")
     parser.add_argument("--metric", help="for --best: the metric in the file names, when there are several")
-    direction = parser.add_mutually_exclusive_group()
-    direction.add_argument("--maximize", dest="maximize", action="store_const", const=True, help="larger is better")
-    direction.add_argument("--minimize", dest="maximize", action="store_const", const=False, help="smaller is better")
     parser.add_argument("--by", choices=("epochs", "updates"), help="for --last: which kind, when there are both")
     parser.add_argument("--allow-fewer", action="store_true", help="average what there is when there are fewer than N")
     return parser
@@ -169,18 +166,16 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parser.parse_args(argv)
     if (args.directory is None) != (args.best is None and args.last is None):
         parser.error("--directory goes with --best N or --last N, and these only with --directory")
-    try:
+
+    def work() -> None:
+        paths = [Path(path) for path in args.inputs or ()]
         if args.best is not None:
-            paths = select_best(args.directory, args.best, args.metric, args.maximize, args.allow_fewer)
+            paths = select_best(args.directory, args.best, args.metric, args.allow_fewer)
         elif args.last is not None:
             paths = select_last(args.directory, args.last, args.by, args.allow_fewer)
-        else:
-            paths = [Path(path) for path in args.inputs]
-        with heartbeat():
-            write_average(paths, args.output)
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
-    return 0
+        write_average(paths, args.output)
+
+    return run(parser, work)
 
 
 if __name__ == "__main__":

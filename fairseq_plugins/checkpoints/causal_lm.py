@@ -6,14 +6,12 @@ from typing import List, Optional, Tuple
 import torch
 
 from . import encoders
-from .inspection import CheckpointError
-from .layouts import CausalLMLayout, expected_shapes
+from .layouts import CausalLMLayout, expected_shapes, size_options, wrong_epsilon
 from .loading import Rule, drop, refuse, rename, stack_rules
 from .pipeline import (
     CAUSAL_LM,
     POSITIONS,
     WORDS,
-    Content,
     FileLayout,
     Kind,
     PretrainedFile,
@@ -22,9 +20,10 @@ from .pipeline import (
     open_file,
 )
 from .reading import PathLike
-from .vocabulary import DICTIONARY_NAME, SPECIAL, find_dictionary, read_dictionary
+from .vocabulary import SPECIAL, find_dictionary, read_dictionary
 
 OUTPUT = "output_projection.weight"
+_TIED = (f"decoder.{OUTPUT}", f"decoder.{WORDS}")
 
 _STOCK_RULES: Tuple[Rule, ...] = (
     refuse(r"encoder\..*", "is a model with an encoder"),
@@ -32,13 +31,14 @@ _STOCK_RULES: Tuple[Rule, ...] = (
     refuse(r"decoder\.(?:adaptive_softmax|embed_tokens\.embeddings)\..*", "has adaptive sizes"),
     refuse(r"decoder\.project_(?:in|out)_dim\..*", "has another input or output width than its layers"),
     *stack_rules(r"decoder\.", "decoder."),
-    rename(r"decoder\.output_projection\.weight|decoder\.embed_out", f"decoder.{OUTPUT}"),
+    rename(r"decoder\.output_projection\.weight|decoder\.embed_out", _TIED[0]),
 )
 
 
 def _settle_stock(found: PretrainedFile, kind: Kind) -> None:
-    options = found.content.options
-    _drop_tied(found)
+    options, output = found.content.options, found.tensors.get(_TIED[0])
+    if output is not None and torch.equal(output, found.matrix(_TIED[1])):
+        found.discard(_TIED[0], "equal to the token embedding")
     shown = {name.split(".")[1] for name in found.tensors}
     found.wiring = {
         "normalize_before": bool(options.get("decoder_normalize_before")),
@@ -48,30 +48,13 @@ def _settle_stock(found: PretrainedFile, kind: Kind) -> None:
         "scale_embedding": not options.get("no_scale_embedding"),
         "activation": str(options.get("activation_fn") or "relu"),
     }
-    if not found.wiring["learned_positions"]:
-        found.wiring["max_positions"] = options.get("max_target_positions") or options.get("tokens_per_sample")
-
-
-def _drop_tied(found: PretrainedFile) -> bool:
-    """Drop an output projection that is the embedding; False where it is another matrix."""
-    output, words = (found.tensors.get(f"decoder.{name}") for name in (OUTPUT, WORDS))
-    if output is not None and words is not None:
-        if not torch.equal(output, words):
-            return False
-        found.discard(f"decoder.{OUTPUT}", "equal to the token embedding")
-    return True
 
 
 _STOCK = FileLayout(
     "a fairseq transformer_lm (decoder.embed_tokens, decoder.layers.*; no adaptive softmax, no encoder)",
     lambda content: not content.is_folder and any(name.startswith("decoder.layers.") for name in content.tensors),
     _STOCK_RULES,
-    {
-        "layers": "decoder_layers",
-        "embed_dim": "decoder_embed_dim",
-        "ffn_dim": "decoder_ffn_embed_dim",
-        "heads": "decoder_attention_heads",
-    },
+    size_options("decoder", "max_target_positions"),
     (CAUSAL_LM,),
     dict.fromkeys(("no_token_positional_embeddings", "scale_fc", "scale_attn", "scale_heads"), False),
     settle=_settle_stock,
@@ -91,7 +74,7 @@ _TOP = r"(?:transformer\.)?"
 _BLOCK, _LAYER = _TOP + r"h\.(\d+)\.", r"decoder.layers.\1."
 _GPT2_RULES: Tuple[Rule, ...] = (
     refuse(_BLOCK + r"(?:crossattention|ln_cross_attn)\..*", "has cross-attention"),
-    rename(_TOP + r"wte\.weight", f"decoder.{WORDS}"),
+    rename(_TOP + r"wte\.weight", _TIED[1]),
     rename(_TOP + r"wpe\.weight", f"decoder.{POSITIONS}"),
     rename(_BLOCK + r"ln_1\.(weight|bias)", _LAYER + r"self_attn_layer_norm.\2"),
     rename(_BLOCK + r"attn\.c_attn\.(weight|bias)", *(rf"{_LAYER}self_attn.{name}_proj.\2" for name in "qkv")),
@@ -100,31 +83,18 @@ _GPT2_RULES: Tuple[Rule, ...] = (
     rename(_BLOCK + r"mlp\.c_fc\.(weight|bias)", _LAYER + r"fc1.\2"),
     rename(_BLOCK + r"mlp\.c_proj\.(weight|bias)", _LAYER + r"fc2.\2"),
     rename(_TOP + r"ln_f\.(weight|bias)", r"decoder.layer_norm.\1"),
-    rename(r"lm_head\.weight", f"decoder.{OUTPUT}"),
+    rename(r"lm_head\.weight", _TIED[0]),
     drop(_BLOCK + r"attn\.(?:bias|masked_bias)", "triangular mask, made anew"),
 )
-
-
-def _check_gpt2(content: Content) -> List[str]:
-    activation = content.options.get("activation_function", "gelu_new")
-    epsilon = content.options.get("layer_norm_epsilon", 1e-5)
-    problems = []
-    if activation not in _ACTIVATIONS:
-        problems.append(f"activation_function = {activation!r}, expected one of {', '.join(_ACTIVATIONS)}")
-    if not isinstance(epsilon, (int, float)) or not 0 < epsilon < 1:
-        problems.append(f"layer_norm_epsilon = {epsilon!r}, expected a small number above 0")
-    return problems
 
 
 def _settle_gpt2(found: PretrainedFile, kind: Kind) -> None:
     config = found.content.options
     found.padding_idx = -1
     found.wiring = {
-        "activation": _ACTIVATIONS[config.get("activation_function", "gelu_new")],
+        "activation": _ACTIVATIONS[config.get("activation_function") or "gelu_new"],
         "epsilon": float(config.get("layer_norm_epsilon", 1e-5)),
     }
-    if not _drop_tied(found):
-        raise CheckpointError(f"{found.origin}: lm_head.weight is not transformer.wte.weight, expected a tie")
 
 
 _GPT2 = FileLayout(
@@ -146,9 +116,11 @@ _GPT2 = FileLayout(
         "scale_attn_by_inverse_layer_idx": False,
         "add_cross_attention": False,
         "tie_word_embeddings": True,
+        "activation_function": tuple(_ACTIVATIONS),
     },
-    _check_gpt2,
+    lambda content: wrong_epsilon(content.options, "layer_norm_epsilon"),
     _settle_gpt2,
+    tied=(_TIED,),
     transposed=re.compile(_BLOCK + r"(?:attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight"),
     model_types=("gpt2",),
 )
@@ -158,32 +130,30 @@ LAYOUTS = (_STOCK, _GPT2)
 _IDS = (("</s>", "eos_token_id"), ("<pad>", "pad_token_id"), ("<s>", "bos_token_id"), ("<unk>", "unk_token_id"))
 
 
-def read_causal_lm(
-    path: PathLike, heads: Optional[int] = None, default_heads: Optional[int] = None, label: str = "heads=…"
-) -> PretrainedFile:
+def read_causal_lm(path: PathLike, heads: Optional[int] = None, label: str = "heads=…") -> PretrainedFile:
     """Read a causal language model, in the names of fairseq's ``TransformerDecoder``, without an output projection that is tied.
 
     ``path``: a Hugging Face GPT-2 folder or a weights file in one, or a fairseq checkpoint of ``transformer_lm``; ``dict.txt`` or
-    the tokenizer's files beside tell the vocabulary. ``heads``, ``default_heads``, ``label``: see :func:`.pipeline.find_sizes`.
+    the tokenizer's files beside tell the vocabulary. ``heads``, ``label``: see :func:`.pipeline.find_sizes`.
 
     Returns the file; its ``layout`` is a :class:`CausalLMLayout`. Raises CheckpointError, as :func:`.encoders.read_encoder`.
     """
     found = open_file(path, CAUSAL_LM)
-    find_sizes(found, heads, default_heads, label)
+    find_sizes(found, heads, label)
     encoders.shift_positions(found)
     found.layout = CausalLMLayout(**found.sizes, tied=OUTPUT not in found.tensors)
     check_shapes(found.tensors, expected_shapes(found.layout), found.origin, found.source.expected)
-    found.entries = tuple(_entries(found.content, found.layout.vocab_size))
+    found.entries = tuple(_entries(found, found.layout.vocab_size))
     return found
 
 
-def _entries(content: Content, rows: int) -> List[str]:
+def _entries(found: PretrainedFile, rows: int) -> List[str]:
     """What each row of the embedding means, as far as a ``dict.txt`` or the tokenizer's files tell.
 
     The special rows that the configuration of a folder names are called as in fairseq: ``</s>`` is the one that ends a text.
     """
-    folder, config = content.folder, content.options
-    if not content.is_folder or (folder / DICTIONARY_NAME).is_file():
+    content, folder = found.content, found.content.folder
+    if found.entries or not content.is_folder:
         beside = find_dictionary(folder) or encoders.dictionary_of_run(content.entries)
         return encoders.fits(read_dictionary(beside), rows, beside) if beside else []
     model = encoders.sentencepiece_in(folder)
@@ -192,7 +162,7 @@ def _entries(content: Content, rows: int) -> List[str]:
     else:
         entries = list(encoders.tokenizer_entries(folder, None, rows) or ())
     for name, key in _IDS:
-        row = config.get(key)
+        row = content.options.get(key)
         if isinstance(row, int) and 0 <= row < len(entries) and name not in entries and entries[row] not in SPECIAL:
             entries[row] = name
     return entries

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
+from ..own_commands import run
 from .encoders import open_encoder, row_order
 from .inspection import CheckpointError
 from .pipeline import WORDS
@@ -19,17 +20,15 @@ from .writing import atomic_path
 logger = logging.getLogger(__name__)
 
 
-def write_dictionary(
-    folder: PathLike, path: PathLike, dictionary: Optional[PathLike] = None, languages: Sequence[str] = ()
-) -> List[str]:
+def write_dictionary(folder: PathLike, path: PathLike, languages: Sequence[str] = ()) -> List[str]:
     """Write a fairseq ``dict.txt`` at ``path`` that names every row of an encoder: languages and ``<mask>`` included, in order.
 
-    ``dictionary``, ``languages``: see :func:`.encoders.open_encoder`. Returns all entries, as many as the embedding has rows; those
-    that nothing names are called ``madeupword…``.
+    ``languages``: in the order of their rows, for files that do not tell. Returns all entries, as many as the embedding has rows;
+    those that nothing names are called ``madeupword…``.
 
     Raises CheckpointError: no file tells the entries or languages, or languages that are not those of the encoder.
     """
-    found = open_encoder(folder, dictionary, languages)
+    found = open_encoder(folder, languages)
     entries, origin, rows = list(found.entries), found.origin, found.tensors[WORDS].size(0)
     if not entries:
         raise CheckpointError(
@@ -40,8 +39,8 @@ def write_dictionary(
     unnamed = rows - len(entries)
     if unnamed and family in STYLES and not found.languages:
         raise CheckpointError(
-            f"{origin}: has {rows:,} rows, of which {len(entries):,} are named, and no list of its languages; give them, or a "
-            "dictionary that has them, in the order of the training (--langs, --dictionary)"
+            f"{origin}: has {rows:,} rows, of which {len(entries):,} are named, and no list of its languages; give them, in the "
+            "order of the training (--langs), or put a dict.txt that has them beside it"
         )
     entries = [*entries, *(f"madeupword{index:04d}" for index in range(unnamed))]
     ordered = [entries[row] for row in row_order(entries, family, origin)]
@@ -68,9 +67,8 @@ def dictionary_text(entries: Sequence[str], origin: str) -> str:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command; exit status 0, or 2 with a message."""
     parser = argparse.ArgumentParser(prog="python -m fairseq_plugins.checkpoints.dictionary", description=__doc__)
-    parser.add_argument("encoder", metavar="ENCODER", help="file or folder, as for --pretrained-encoder")
+    parser.add_argument("encoder", metavar="ENCODER", help="file or folder of a pretrained encoder")
     parser.add_argument("output", metavar="DICT", help="the dict.txt to write")
-    parser.add_argument("--dictionary", metavar="FILE", help="dict.txt of a fairseq model, where it is not beside it")
     parser.add_argument(
         "--langs",
         metavar="LIST",
@@ -78,13 +76,13 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         help="languages in the order of their rows, where no file tells them: a file with one per line, or en_XX,de_DE",
     )
     args = parser.parse_args(argv)
-    try:
+
+    def work() -> None:
         languages = read_languages(Path(args.langs)) if Path(args.langs).is_file() else args.langs.split(",")
-        entries = write_dictionary(args.encoder, args.output, args.dictionary, [*filter(None, languages)])
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
-    logger.info("wrote %s: %d entries, the last of them %s", args.output, len(entries), " ".join(entries[-8:]))
-    return 0
+        entries = write_dictionary(args.encoder, args.output, [*filter(None, languages)])
+        logger.info("wrote %s: %d entries, the last of them %s", args.output, len(entries), " ".join(entries[-8:]))
+
+    return run(parser, work)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,10 @@
 import logging
 import re
 from dataclasses import asdict
-from typing import Any, Dict, List, Mapping, Tuple
-
-from torch import Tensor
+from typing import Any, List, Mapping, Tuple
 
 from .inspection import CheckpointError
-from .layouts import FAMILIES, LANGUAGES_ENTRY, LAYOUT_ENTRY, SIZES, layout_from
+from .layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY, SIZES, layout_from, size_options
 from .loading import Rule, drop, refuse, rename, stack_rules
 from .pipeline import DELTALM, ENCODER, POSITIONS, WORDS, Content, FileLayout, Kind, PretrainedFile, stack_sizes
 from .vocabulary import STYLES, Languages, as_dict, stock_languages
@@ -16,17 +14,7 @@ from .vocabulary import STYLES, Languages, as_dict, stock_languages
 logger = logging.getLogger(__name__)
 
 SHARED = "shared.weight"
-ENCODER_SIZES = {
-    "layers": "encoder_layers",
-    "embed_dim": "encoder_embed_dim",
-    "ffn_dim": "encoder_ffn_embed_dim",
-    "max_positions": "max_source_positions",
-    "heads": "encoder_attention_heads",
-}
-"""What the options of any fairseq transformer call the sizes of its encoder."""
-
-_SINUSOIDS = 1024
-"""Longest input of sinusoidal positions, which have no end, where the file does not say."""
+ENCODER_SIZES = size_options("encoder", "max_source_positions")
 
 _STATED = {
     "normalize_before": "encoder_normalize_before",
@@ -48,18 +36,19 @@ def of_xlmr_shape(model: Mapping[str, Any]) -> bool:
     return all(name in model for name in needed) and "encoder.layer_norm.weight" not in model
 
 
-def stock_wiring(found: PretrainedFile, defaults: Mapping[str, Any]) -> Dict[str, Any]:
-    """Fields of ``EncoderLayout`` from the options of a fairseq model and from its tensors, which count where they differ.
+def settle_stock(found: PretrainedFile, kind: Kind) -> None:
+    """Fill in the wiring of a fairseq model by its options, and by its tensors, which count where they differ; and its languages.
 
-    The options of released models are not always those of the training. ``defaults``: fields for which nothing is stated; an
-    ``activation`` among them gives way to that of the architecture. Raises CheckpointError: there are no positions.
+    The options of released models are not always those of the training. Raises CheckpointError: there are no positions.
     """
-    content, options = found.content, found.content.options
+    content, options, wiring = found.content, found.content.options, found.wiring
     if options.get("no_token_positional_embeddings"):
         raise CheckpointError(f"{content.origin}: was trained with no_token_positional_embeddings, expected positions")
-    stated = {field: options[name] for field, name in _STATED.items() if options.get(name) is not None}
+    wiring.update({field: options[name] for field, name in _STATED.items() if options.get(name) is not None})
+    if options.get("activation_fn") is None:
+        logger.warning("%s: its options lack activation_fn: that of its family is taken", content.origin)
     if options.get("no_scale_embedding") is not None:
-        stated["scale_embedding"] = not options["no_scale_embedding"]
+        wiring["scale_embedding"] = not options["no_scale_embedding"]
     # fairseq has a last norm with norms before the blocks, and only then.
     shown = {"normalize_before": "encoder.layer_norm.weight" in found.tensors}
     shown["layernorm_embedding"] = "encoder.layernorm_embedding.weight" in found.tensors
@@ -67,29 +56,20 @@ def stock_wiring(found: PretrainedFile, defaults: Mapping[str, Any]) -> Dict[str
     if f"encoder.{POSITIONS}" in found.tensors:
         shown["learned_positions"] = True
     for field, value in shown.items():
-        if bool(stated.get(field, value)) != value:
+        stated = options.get(_STATED[field])
+        if stated is not None and bool(stated) != value:
             logger.warning(
                 "%s: its options say %s = %s, its tensors %s", content.origin, _STATED[field], not value, value
             )
-    if "activation" in defaults and "activation" not in stated:
-        stated["activation"] = _activation_of(content, str(defaults["activation"]))
-    return {**defaults, **stated, **shown}
-
-
-def _activation_of(content: Content, default: str) -> str:
-    """The default of the architecture, which is not the same in all families of fairseq."""
-    defaults = {"transformer": "relu", "bart": "gelu", "mbart": "gelu"}
-    found = next((value for start, value in defaults.items() if content.arch.startswith(start)), default)
-    logger.warning(
-        "%s: its options lack activation_fn: %s is taken, as for --arch %s", content.origin, found, content.arch
-    )
-    return found
+    wiring.update(shown)
+    style = STYLES.get(found.source.family, "__{}__")
+    found.stated_languages = stock_languages(content.entries, options, style)
 
 
 def _settle_own(found: PretrainedFile, kind: Kind) -> None:
     options = found.content.options
     layout = asdict(layout_from(as_dict(options[LAYOUT_ENTRY]), found.origin))
-    found.stated = {name: layout.pop(name) for name in SIZES if name != "max_positions"}
+    found.stated = {name: layout.pop(name) for name in SIZES}
     found.wiring, languages = layout, options.get(LANGUAGES_ENTRY)
     listed = tuple(map(str, languages)) if languages else None
     found.stated_languages = Languages(listed, style=STYLES.get(layout["family"], "[{}]"))
@@ -124,21 +104,12 @@ def is_deltalm(content: Content) -> bool:
     return not content.is_folder and ("weights" in content.entries or named)
 
 
-def _check_deltalm(content: Content) -> List[str]:
-    return [
-        f"{name} of {tensor.dtype}, expected floating-point numbers"
-        for name, tensor in content.tensors.items()
-        if isinstance(tensor, Tensor) and not tensor.is_floating_point()
-    ]
-
-
 def _settle_deltalm(found: PretrainedFile, kind: Kind) -> None:
     for side in ("encoder.", "decoder."):
         stack_sizes(found, side)
         found.matrix(side + POSITIONS)
     if kind is ENCODER:
-        found.wiring = {"family": "deltalm", **stock_wiring(found, {})}
-        found.stated_languages = stock_languages(found.content.entries, found.content.options, "__{}__")
+        settle_stock(found, kind)
 
 
 # ---- mBART and NLLB. ----
@@ -148,7 +119,6 @@ _NLLB = (
     "a dense NLLB or M2M-100: a fairseq checkpoint with norms before the blocks and sinusoidal positions, or a Hugging Face folder "
     "of model_type m2m_100"
 )
-_ACTIVATIONS = ("gelu", "relu")
 _FOLDER_SIZES = {
     "vocab_size": "vocab_size",
     "layers": "encoder_layers",
@@ -192,48 +162,28 @@ def _check_mbart(content: Content) -> List[str]:
     ]
 
 
-def _settle_mbart(found: PretrainedFile, kind: Kind) -> None:
-    found.wiring = {"family": "mbart", **stock_wiring(found, {**FAMILIES["mbart"], "activation": "gelu"})}
-    found.stated_languages = stock_languages(found.content.entries, found.content.options, STYLES["mbart"])
-
-
-def _settle_nllb(found: PretrainedFile, kind: Kind) -> None:
-    wiring = stock_wiring(found, FAMILIES["nllb"])
-    if not wiring["normalize_before"]:
-        raise CheckpointError(f"{found.origin}: has norms after the blocks and sinusoidal positions; expected {_NLLB}")
-    found.wiring = {"family": "nllb", **wiring, "max_positions": found.stated.pop("max_positions") or _SINUSOIDS}
-    found.stated_languages = stock_languages(found.content.entries, found.content.options, STYLES["nllb"])
-
-
-def _check_folder(content: Content) -> List[str]:
-    found = content.options.get("activation_function") or "gelu"
-    return [] if found in _ACTIVATIONS else [f"activation_function = {found!r}, expected gelu or relu"]
+def _check_nllb(content: Content) -> List[str]:
+    before = "encoder.layer_norm.weight" in content.tensors
+    return [] if before else ["has norms after the blocks and sinusoidal positions"]
 
 
 def _settle_folder(found: PretrainedFile, kind: Kind) -> None:
-    options = found.content.options
-    family, activation = ("mbart", "gelu") if options["model_type"] == "mbart" else ("nllb", "relu")
-    scale = options.get("scale_embedding")
-    found.wiring = {
-        "family": family,
-        **FAMILIES[family],
-        "scale_embedding": family == "nllb" if scale is None else bool(scale),
-        "activation": options.get("activation_function") or activation,
-    }
-    if family == "nllb":
-        found.wiring["max_positions"] = found.stated.pop("max_positions") or _SINUSOIDS
-        found.stated_languages = Languages(style=STYLES[family])
+    options, family = found.content.options, found.source.family
+    found.wiring["scale_embedding"] = bool(options.get("scale_embedding", family == "nllb"))
+    if options.get("activation_function"):
+        found.wiring["activation"] = options["activation_function"]
+    found.stated_languages = Languages(style=STYLES[family])
 
 
-def _folder(model_type: str, expected: str, rules: Tuple[Rule, ...]) -> FileLayout:
+def _folder(model_type: str, family: str, expected: str, rules: Tuple[Rule, ...]) -> FileLayout:
     return FileLayout(
         expected,
         lambda content: content.is_folder and content.options.get("model_type") == model_type,
         rules,
         _FOLDER_SIZES,
-        wired={"pad_token_id": 1, "eos_token_id": 2},
-        check=_check_folder,
+        wired={"pad_token_id": 1, "eos_token_id": 2, "activation_function": ("gelu", "relu")},
         settle=_settle_folder,
+        family=family,
         tied=((SHARED, f"encoder.{WORDS}"),),
         model_types=(model_type,),
     )
@@ -253,8 +203,8 @@ LAYOUTS = (
         DELTALM_RULES,
         ENCODER_SIZES,
         (ENCODER, DELTALM),
-        check=_check_deltalm,
         settle=_settle_deltalm,
+        family="deltalm",
     ),
     FileLayout(
         _MBART,
@@ -262,9 +212,10 @@ LAYOUTS = (
         MBART_RULES,
         ENCODER_SIZES,
         check=_check_mbart,
-        settle=_settle_mbart,
+        settle=settle_stock,
+        family="mbart",
     ),
-    FileLayout(_NLLB, _is_stock, NLLB_RULES, ENCODER_SIZES, settle=_settle_nllb),
-    _folder("mbart", _MBART, MBART_RULES),
-    _folder("m2m_100", _NLLB, NLLB_RULES),
+    FileLayout(_NLLB, _is_stock, NLLB_RULES, ENCODER_SIZES, check=_check_nllb, settle=settle_stock, family="nllb"),
+    _folder("mbart", "mbart", _MBART, MBART_RULES),
+    _folder("m2m_100", "nllb", _NLLB, NLLB_RULES),
 )

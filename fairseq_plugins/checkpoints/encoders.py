@@ -37,7 +37,7 @@ def read_encoder(path: PathLike, heads: Optional[int] = None, label: str = "head
     dictionary forces. Raises CheckpointError: anything unreadable, untrusted, unknown, unaccounted for or contradictory.
     """
     found = open_encoder(path)
-    find_sizes(found, heads, None, label)
+    find_sizes(found, heads, label)
     shift_positions(found)
     layout = found.layout = EncoderLayout(**found.sizes)
     check_shapes(found.tensors, expected_shapes(layout), found.origin, found.source.expected)
@@ -56,17 +56,14 @@ def shift_positions(found: PretrainedFile) -> None:
         found.tensors[POSITIONS] = torch.cat([unused, table[found.padding_idx + 1 :]])
 
 
-def open_encoder(
-    path: PathLike, dictionary: Optional[PathLike] = None, languages: Sequence[str] = ()
-) -> PretrainedFile:
+def open_encoder(path: PathLike, languages: Sequence[str] = ()) -> PretrainedFile:
     """An encoder with its languages and the entries of its rows, in the file's order, as far as something tells them.
 
-    ``dictionary``: ``dict.txt`` of a fairseq model, where it is not the one beside it. ``languages``: in the order of their rows,
-    for files that do not tell.
+    ``languages``: in the order of their rows, for files that do not tell.
     """
     found = open_file(path, ENCODER)
-    rows = found.matrix(WORDS).size(0)
-    _name_rows(found, rows, None if dictionary is None else Path(dictionary), languages)
+    given = vocabulary.checked(languages, "languages that were given") if languages else ()
+    _name_rows(found, found.matrix(WORDS).size(0), given)
     if not found.entries and found.padding_idx != PADDING_IDX:
         raise CheckpointError(
             f"{found.origin}: nothing beside it tells its vocabulary; expected {found.source.expected}"
@@ -74,41 +71,38 @@ def open_encoder(
     return found
 
 
-def _name_rows(found: PretrainedFile, rows: int, dictionary: Optional[Path], given: Sequence[str]) -> None:
+def _name_rows(found: PretrainedFile, rows: int, given: Tuple[str, ...]) -> None:
     """Fill in the languages of an encoder and the entries of its rows, in the file's order, as far as something tells.
 
     Raises CheckpointError: damaged files, or some that contradict each other, what the file says, or the languages that were given.
     """
-    content, family, says = found.content, found.wiring["family"], found.stated_languages
-    wanted = vocabulary.checked(given, "languages that were given") if given else None
-    entries = listed = None
-    if content.is_folder and dictionary is None:
-        entries = tokenizer_entries(content.folder, STYLES.get(family), rows, wanted or ())
+    content, style, says = found.content, STYLES.get(found.wiring["family"]), found.stated_languages
+    listed = None
+    entries = tokenizer_entries(content.folder, style, rows, given) if content.is_folder else None
     if entries is not None:
         if found.padding_idx == PADDING_IDX:
             check_padding(entries, found.origin)
+        found.entries = tuple(entries)
     else:
-        beside = dictionary or vocabulary.find_dictionary(content.folder) or dictionary_of_run(content.entries)
+        beside = vocabulary.find_dictionary(content.folder) or dictionary_of_run(content.entries)
         names = [content.folder / name for name in (says.file, vocabulary.LIST_NAME) if name]
         list_beside = next((vocabulary.read_languages(file) for file in names if file.is_file()), None)
         found.languages = says.listed or list_beside
         if beside is None:
             return
-        if wanted and not found.languages:
-            says = replace(says, listed=wanted)
-        entries, listed = _entries_by(vocabulary.read_dictionary(beside), says, list_beside, rows, found.origin)
-        mask = found.mask_row
-        if mask is not None and mask < len(entries) and entries[mask] != MASK:
-            raise CheckpointError(f"{found.origin}: has {MASK} in row {mask}, where {beside} has {entries[mask]!r}")
-    if listed is None and family in STYLES:
+        if not found.languages:
+            says = replace(says, listed=given or None)
+        entries, listed = _entries_by(vocabulary.read_dictionary(beside), says, list_beside, rows)
+        found.name_rows(entries, beside)
+    if listed is None and style:
         listed = vocabulary.languages_of(entries) or None
-    if wanted and listed and wanted != listed:
-        raise CheckpointError(f"{found.origin}: has the languages {','.join(listed)}; given were {','.join(wanted)}")
-    if not set(says.symbols(wanted)) <= set(entries):
+    if given and listed and given != listed:
+        raise CheckpointError(f"{found.origin}: has the languages {','.join(listed)}; given were {','.join(given)}")
+    if not set(says.symbols(given)) <= set(entries):
         raise CheckpointError(
-            f"{found.origin}: has fewer rows behind its pieces than languages were given ({','.join(wanted or ())})"
+            f"{found.origin}: has fewer rows behind its pieces than languages were given ({','.join(given)})"
         )
-    found.entries, found.languages = tuple(entries), listed
+    found.languages = listed
 
 
 def dictionary_of_run(checkpoint: Mapping[str, Any]) -> Optional[Path]:
@@ -119,19 +113,16 @@ def dictionary_of_run(checkpoint: Mapping[str, Any]) -> Optional[Path]:
 
 
 def _entries_by(
-    base: List[str], says: Languages, beside: Optional[Tuple[str, ...]], rows: int, origin: str
+    base: List[str], says: Languages, beside: Optional[Tuple[str, ...]], rows: int
 ) -> Tuple[List[str], Optional[Tuple[str, ...]]]:
     """Entries of a fairseq model: its dictionary's, its languages, ``<mask>``, as far as there are rows; and its languages.
 
     ``says``: what the checkpoint says of its languages; ``beside``: those of the list beside it.
     """
-    for candidate in (says.listed, beside):
+    for candidate in (says.listed, beside, ()):
         entries = _complete(base, says.symbols(candidate), rows)
-        if candidate and len(entries) == rows:
-            return entries, vocabulary.languages_of(entries, candidate)
-    entries = _complete(base, [], rows)
-    if len(entries) == rows:
-        return entries, None
+        if candidate is not None and len(entries) == rows:
+            return entries, vocabulary.languages_of(entries, candidate) if candidate else None
     stated = says.listed or beside
     longest = _complete(base, says.symbols(stated), 0)
     return (longest if len(longest) <= rows else base[:rows]), stated
@@ -172,10 +163,11 @@ def tokenizer_entries(
     Returns ``rows`` entries, of which those that no file names are called ``madeupword…``; None where the folder has no such file,
     or only one that leaves the languages of the model out. Raises CheckpointError: a damaged file, or more entries than rows.
     """
-    found = _stored_entries(folder, rows, languages, [(style or "{}").format(language) for language in languages])
-    if found is None:
+    listed = _listed_tokens(folder) or [(style or "{}").format(language) for language in languages]
+    origin, entries, added = _stored_entries(folder, rows, listed)
+    if origin is None:
         return None
-    origin, entries, added = found
+    added.update(languages)
     fits(entries, rows, origin)
     codes = any(_BARE_CODE.fullmatch(one) or vocabulary.LANGUAGE.fullmatch(one) for one in (*entries, *added))
     if style and len(entries) < rows and not codes:
@@ -196,16 +188,13 @@ def fits(entries: List[str], rows: int, file: Path) -> List[str]:
     return entries
 
 
-def _stored_entries(
-    folder: Path, rows: int, languages: Sequence[str], symbols: Sequence[str]
-) -> Optional[Tuple[Path, List[str], Set[str]]]:
-    """The file that names the rows, its entries, and those of them that were added to the pieces."""
-    listed = _listed_tokens(folder) or list(symbols)
+def _stored_entries(folder: Path, rows: int, listed: Sequence[str]) -> Tuple[Optional[Path], List[str], Set[str]]:
+    """The file that names the rows (None = there is none), its entries, and those of them that were added to the pieces."""
     tokenizer, wordpieces, indexed = (folder / name for name in (_TOKENIZER, _WORDPIECES, _JSON_VOCABULARY))
     if tokenizer.is_file():
         # Some have their languages among the pieces, and list them elsewhere.
         entries, added = _fast_tokenizer(tokenizer)
-        return tokenizer, entries, {*added, *listed, *languages}
+        return tokenizer, entries, {*added, *listed}
     if wordpieces.is_file():
         lines = vocabulary.read_lines(wordpieces, "tokenizer")
         return wordpieces, [_WORDPIECE_NAMES.get(line, line) for line in lines], set()
@@ -214,15 +203,18 @@ def _stored_entries(
         return indexed, _complete(entries, listed, 0), set(listed)
     model = sentencepiece_in(folder)
     if model is None:
-        return None
+        return None, [], set()
     pieces = pieces_of(model)
     if pieces[:3] != _SENTENCEPIECE_START:
         raise CheckpointError(
             f"tokenizer {model}: starts with {pieces[:3]}, expected {_SENTENCEPIECE_START}, as in fairseq's models"
         )
-    pieces = [*SPECIAL, *pieces[3:]]
-    entries = _with_added(pieces, listed, folder, rows)
-    return model, entries, set(entries) - set(pieces)
+    entries = _complete([*SPECIAL, *pieces[3:]], [token for token in listed if token != MASK], 0)
+    left = rows - len(entries)
+    # Without a list of languages, rows that are left are theirs: only the last row of all can be the mask's then.
+    if MASK not in entries and left > 0 and (listed or left == 1):
+        entries.append(MASK)
+    return model, entries, set(entries[len(pieces) + 1 :])
 
 
 def _by_index(indices: Mapping[str, Any], file: Path) -> List[str]:
@@ -262,22 +254,6 @@ def pieces_of(file: Path) -> List[str]:
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"tokenizer {file}: is no sentencepiece model ({error})") from error
     return [model.id_to_piece(index) for index in range(model.get_piece_size())]
-
-
-def _with_added(entries: List[str], listed: List[str], folder: Path, rows: int) -> List[str]:
-    """Pieces, then what was added to them: by stored index, or in the stored order; ``<mask>`` last where a row is left."""
-    config = folder / _TOKENIZER_CONFIG
-    indexed = vocabulary.read_json(config, "").get("added_tokens_decoder") if config.is_file() else None
-    if isinstance(indexed, dict) and indexed:
-        indices = {entry: index for index, entry in enumerate(entries)}
-        indices.update({str(token["content"]): int(index) for index, token in indexed.items()})
-        return _by_index(indices, config)
-    known = set(entries)
-    added = [token for token in listed if token not in known and token != MASK]
-    left = rows - len(entries) - len(added)
-    # Without a list of languages, rows that are left are theirs: only the last row of all can be the mask's then.
-    mask = [MASK] if MASK not in known and left > 0 and (added or left == 1) else []
-    return [*entries, *added, *mask]
 
 
 def _listed_tokens(folder: Path) -> List[str]:

@@ -14,17 +14,18 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from ..own_commands import heartbeat
+from ..own_commands import run
 from . import reading
 from .inspection import DEEPEST_CONTENT, CheckpointError, check_options
 from .loading import listing
 from .veco import is_folder_of_others, write_veco
+from .vocabulary import read_json
 from .writing import atomic_path, save_checkpoint, save_tensors, tied_names
 
 logger = logging.getLogger(__name__)
@@ -55,12 +56,14 @@ def export_checkpoint(
     """
     state = reading.read_checkpoint(checkpoint)
     model = reading.model_of(state, checkpoint)
+    origin, tied = f"checkpoint {checkpoint}", tied_names(model)
+    # Each in memory of its own, without gaps.
+    stored = {name: one.detach().contiguous().clone() for name, one in model.items() if name not in tied}
     if half:
-        model = _halved(model, f"checkpoint {checkpoint}")
-    stored, tied = _separate(model)
+        stored = _halved(stored, origin)
     files = _dictionaries(state, checkpoint, data) if dictionaries else []
-    config = _config(state, f"checkpoint {checkpoint}")
-    config.update(fingerprint=reading.fingerprint(model), tied=tied)
+    config = _config(state, origin)
+    config.update(fingerprint=reading.fingerprint({name: stored[tied.get(name, name)] for name in model}), tied=tied)
     config["dictionaries"] = {file.name: _sha256(file) for file in files}
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -68,7 +71,7 @@ def export_checkpoint(
         # First: on a full disk nothing stays, so that the command can be given again.
         save_tensors(stored, target / WEIGHTS)
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise CheckpointError(f"checkpoint {checkpoint}: cannot be written as safetensors: {error}") from error
+        raise CheckpointError(f"{origin}: cannot be written as safetensors: {error}") from error
     for file in files:
         with atomic_path(target / file.name) as temporary:
             temporary.write_bytes(file.read_bytes())
@@ -78,32 +81,12 @@ def export_checkpoint(
     return config
 
 
-def _separate(model: Mapping[str, Tensor]) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
-    """Tensors that own their memory, and alias -> name for those that are another one."""
-    stored, tied, storages = {}, tied_names(model), set()
-    for name, tensor in model.items():
-        if name not in tied:
-            storage = tensor.untyped_storage()
-            whole = tensor.is_contiguous() and storage.nbytes() == tensor.numel() * tensor.element_size()
-            own = whole and storage.data_ptr() not in storages
-            storages.add(storage.data_ptr())
-            stored[name] = tensor.detach() if own else tensor.detach().clone().contiguous()
-    return stored, tied
-
-
-def _halved(model: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
-    """Floating-point tensors as float16; what was one tensor stays one."""
-    tied = tied_names(model)
-    halved: Dict[str, Tensor] = {}
-    for name, tensor in model.items():
-        if name in tied or not tensor.is_floating_point() or not tensor.numel():
-            halved[name] = halved.get(tied.get(name, ""), tensor)
-            continue
-        halved[name] = tensor.half()
-        if not bool(torch.isfinite(halved[name]).all()) and bool(torch.isfinite(tensor).all()):
-            raise CheckpointError(
-                f"{origin}: --half cannot hold {name}, whose largest value is {tensor.abs().max():.3g}"
-            )
+def _halved(tensors: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
+    """Floating-point tensors as float16; CheckpointError where that makes a value infinite."""
+    halved = {name: one.half() if one.is_floating_point() else one for name, one in tensors.items()}
+    for name, one in tensors.items():
+        if not bool(torch.isfinite(halved[name]).all()) and bool(torch.isfinite(one).all()):
+            raise CheckpointError(f"{origin}: --half cannot hold {name}, whose largest value is {one.abs().max():.3g}")
     return halved
 
 
@@ -195,14 +178,9 @@ def _read_config(folder: Path) -> Dict[str, Any]:
     file = folder / CONFIG
     if not file.is_file() or not (folder / WEIGHTS).is_file():
         raise CheckpointError(f"export {folder}: expected a folder with {CONFIG} and {WEIGHTS}")
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{file}: is no JSON ({error})") from error
-    if not isinstance(config, dict) or reading.KEY not in config:
-        raise CheckpointError(
-            f"{file}: was not written by this package, {reading.KEY} is missing; --pretrained-mlm reads other folders"
-        )
+    config = read_json(file, "an export")
+    if reading.KEY not in config:
+        raise CheckpointError(f"{file}: was not written by this package, {reading.KEY} is missing")
     reading.check_versions(config, str(file))
     missing = [name for name in _REQUIRED if name not in config]
     if missing or not ("cfg" in config or "args" in config) or config["layout"] != LAYOUT:
@@ -315,16 +293,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     importing = line[:1] == [IMPORT]
     parser = _parser(importing)
     args = parser.parse_args(line[importing:])
-    try:
-        with heartbeat():
-            if importing:
-                _import(args.folder, args.checkpoint)
-            else:
-                _check_folder(Path(args.folder))
-                export_checkpoint(args.checkpoint, args.folder, args.data, not args.no_dictionaries, args.half)
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
-    return 0
+
+    def work() -> None:
+        if importing:
+            _import(args.folder, args.checkpoint)
+        else:
+            _check_folder(Path(args.folder))
+            export_checkpoint(args.checkpoint, args.folder, args.data, not args.no_dictionaries, args.half)
+
+    return run(parser, work)
 
 
 def _import(folder: str, checkpoint: str) -> None:

@@ -1,4 +1,4 @@
-"""Fitting a pretrained file to a model: sizes, rows, positions, dictionaries; loading it and saying where every tensor is from.
+"""Fitting a pretrained file to a model: sizes, rows, positions, ``<mask>``, ties; loading it and saying where every tensor is from.
 
 Also what a run starts from: a checkpoint that is about to be loaded has everything, so that no pretrained file is opened.
 """
@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from .layouts import MASK_ROW
+from .layouts import MASK_ROW, size_options
 from .loading import LoadReport, fold, load
+from .pipeline import POSITIONS, WORDS, PretrainedFile
 from .reading import read_checkpoint
-from .vocabulary import MASK, stock_languages
+from .vocabulary import MASK, check_entries, stock_languages
 
 logger = logging.getLogger(__name__)
 
@@ -28,18 +29,10 @@ MARKERS = (
 
 LANGUAGES = "languages"  # in the state of a task, which checkpoints keep
 LAST_CHECKPOINT = "checkpoint_last.pt"
-USE_ITS_DICTIONARY = "run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols at its end"
-
-
-def check_entries(
-    own: Sequence[str], found: Sequence[str], origin: str, where: str, remedy: str = USE_ITS_DICTIONARY
-) -> None:
-    """Raise ValueError for the first entry of a model that differs from that of the data's dictionary, as far as both go."""
-    for index, (ours, theirs) in enumerate(zip(own, found)):
-        if ours != theirs:
-            raise ValueError(
-                f"{origin}: {where} has {ours!r} as entry {index}, the data's dictionary {theirs!r}; {remedy}"
-            )
+_OUTPUT = "decoder.output_projection.weight"
+_WORDS = re.compile(rf"(?:(?:encoder|decoder)\.)?{re.escape(WORDS)}|{re.escape(_OUTPUT)}|lm_head\.bias")
+_POSITIONS = re.compile(rf"(?:(encoder|decoder)\.)?{re.escape(POSITIONS)}")
+_EMBEDDINGS = (WORDS, POSITIONS, "layernorm_embedding.weight", "layernorm_embedding.bias")
 
 
 def fit_words(
@@ -90,15 +83,119 @@ def explain(entries: int, rows: int, languages: Optional[Sequence[str]] = ()) ->
     return ""
 
 
-def check_sizes(sizes: Mapping[str, Any], args: Any, origin: str, remedy: str = "") -> None:
-    """Raise ValueError where the sizes of a file (option -> value) are not those of the options that are set."""
-    wrong = [
-        f"--{name.replace('_', '-')} {getattr(args, name)} (valid here: {value})"
-        for name, value in sizes.items()
-        if getattr(args, name, None) is not None and str(getattr(args, name)) != str(value)
-    ]
-    if wrong:
-        raise ValueError(f"{origin} has other sizes than the --arch and the command line: {', '.join(wrong)}{remedy}")
+def sizes_of_sides(sizes: Mapping[str, int], *sides: str) -> Dict[str, int]:
+    """Option of the model -> value, for the sides that are wired as a masked LM of these sizes."""
+    names = [(size, option) for side in sides for size, option in size_options(side, "").items()]
+    return {option: sizes[size] for size, option in names if size not in ("layers", "max_positions")}
+
+
+def stack_sources(found: PretrainedFile, side: str, layers: Sequence[int]) -> Dict[str, str]:
+    """Name in one side of a model -> name in a masked LM: its embeddings and these of its layers, renumbered."""
+    sources = {f"{side}.{name}": f"sentence_encoder.{name}" for name in _EMBEDDINGS}
+    for number, layer in enumerate(layers):
+        start = f"sentence_encoder.layers.{layer}."
+        names = [name for name in found.tensors if name.startswith(start)]
+        sources.update({f"{side}.layers.{number}.{name[len(start) :]}": name for name in names})
+    return sources
+
+
+class Fit:
+    """Brings the tensors of a file to the rows of a model; ``changes``: name -> what was cut or added.
+
+    ``model``: an encoder-decoder, or an encoder. ``names``: how messages call the options that help, see ``FIT_NAMES`` of
+    ``modules.option_checks``. ``languages``: of the file, in order.
+    """
+
+    def __init__(self, model: Any, names: Mapping[str, str], origin: str, languages: Sequence[str] = ()):
+        self.model, self.names, self.origin, self.languages = model, names, origin, languages
+        self.targets: Dict[str, Tensor] = model.state_dict()
+        self.changes: Dict[str, str] = {}
+
+    def check_beside(self, side: str, entries: Sequence[str]) -> None:
+        """Raise ValueError where the dictionary of one side is not the one beside the file, as far as both go."""
+        own, where = getattr(self.model, side).dictionary.symbols, "the dict.txt beside it"
+        check_entries(entries, own, self.origin, where, self.names["dictionary"])
+
+    def leave_mask_out(self, side: str, tensors: Dict[str, Tensor], row: Optional[int]) -> None:
+        """Drop the row of ``<mask>`` from the words of one side, where the dictionary goes on without it; None: there is none.
+
+        Raises ValueError: ``<mask>`` is another entry of the dictionary.
+        """
+        if row is None:
+            return
+        dictionary = getattr(self.model, side).dictionary
+        own = dictionary.index(MASK) if MASK in dictionary else None
+        for name in [name for name in tensors if name.startswith(side) and _WORDS.fullmatch(name)]:
+            tensor, shown = tensors[name], "the last row" if row == tensors[name].size(0) - 1 else f"row {row:,}"
+            if own not in (None, row):
+                raise ValueError(
+                    f"{MASK} is entry {own} of the dictionary, but {shown} of {self.origin}; {self.names['dictionary']}"
+                )
+            if own is None:
+                tensors[name] = torch.cat([tensor[:row], tensor[row + 1 :]])
+                self.changes[name] = f"without {shown}, {MASK}, which the dictionary does not have"
+
+    def rows(self, name: str, tensor: Tensor) -> Tensor:
+        """The tensor with as many rows as the model has; what is neither words nor positions is left as it is."""
+        target, positions = self.targets.get(name), _POSITIONS.fullmatch(name)
+        if target is None or not tensor.dim() or tensor.size(0) == target.size(0):
+            return tensor
+        if positions:
+            side = positions[1] or "encoder"
+            unused = getattr(self.model, side, self.model).padding_idx + 1
+            rows, change = fit_positions(tensor, target.size(0), unused, self.origin, self.names[side])
+        elif _WORDS.fullmatch(name):
+            rows, change = fit_words(tensor, target, self.names["policy"], self.origin, self.languages)
+        else:
+            return tensor
+        self.changes[name] = "; ".join([*filter(None, [self.changes.get(name)]), change])
+        return rows
+
+    def tie(self, tensors: Dict[str, Tensor]) -> None:
+        """An output projection that is not tied starts as the decoder's embedding. ValueError: the model ties what differs."""
+        encoder, decoder = self.model.encoder, self.model.decoder
+        source, target = "encoder." + WORDS, "decoder." + WORDS
+        if encoder.embed_tokens is decoder.embed_tokens and not torch.equal(tensors[source], tensors[target]):
+            raise ValueError(
+                f"{self.origin} has different source and target embeddings; leave {self.names['shared']} out"
+            )
+        if _OUTPUT not in tensors and not decoder.share_input_output_embed:
+            self.changes[_OUTPUT] = f"a copy of {target}"
+        tensors.setdefault(_OUTPUT, tensors[target])
+        if decoder.share_input_output_embed and not torch.equal(tensors[_OUTPUT], tensors[target]):
+            raise ValueError(f"{self.origin} has an output projection of its own; leave {self.names['tied']} out")
+
+    def load(
+        self, tensors: Mapping[str, Tensor], sources: Optional[Dict[str, str]] = None, random: Sequence[str] = ()
+    ) -> LoadReport:
+        """Bring all tensors to the model's rows, tie what it ties, load them, and log where everything comes from.
+
+        ``sources``: name in the model -> name in the file; None where they are the same. ``random``: regular expressions of the
+        names that may keep their initial values.
+
+        Returns what became of every tensor of the model; ``reasons`` names the source of each. ValueError: others than wanted.
+        """
+        tensors = {name: self.rows(name, tensor) for name, tensor in tensors.items()}
+        if sources is not None and "decoder." + WORDS in tensors:
+            self.tie(tensors)
+            sources.setdefault(_OUTPUT, sources["decoder." + WORDS])
+        try:
+            report = load(self.model, tensors, allow_missing=(*MARKERS, *random))
+        except ValueError as error:
+            raise ValueError(f"{self.origin}: {error}") from error
+        reasons = {**report.reasons, **self.changes}
+        if sources is None:
+            logger.info("%s: %s", self.origin, report.summary())
+        else:
+            used = {name: sources[name] for name in report.loaded if name in sources}
+            logger.info("%s: filled %s", self.origin, folded(used))
+            for name in report.initialised:
+                marker = any(re.fullmatch(marker, name) for marker in MARKERS)
+                reasons[name] = "of the layout itself" if marker else "random"
+            reasons.update({name: "; ".join([used[name], *filter(None, [self.changes.get(name)])]) for name in used})
+        for name, change in self.changes.items():
+            logger.info("%s: %s: %s", self.origin, name, change)
+        return replace(report, reasons=reasons)
 
 
 def folded(sources: Mapping[str, str]) -> str:
@@ -106,43 +203,8 @@ def folded(sources: Mapping[str, str]) -> str:
     return ", ".join(fold(sources.items()))
 
 
-def load_fitted(
-    model: nn.Module,
-    tensors: Mapping[str, Tensor],
-    origin: str,
-    sources: Optional[Mapping[str, str]] = None,
-    changes: Optional[Mapping[str, str]] = None,
-    random: Sequence[str] = (),
-) -> LoadReport:
-    """Load tensors that fit, and log where everything comes from.
-
-    ``sources``: name in the model -> name in the file, where they differ. ``changes``: name -> what was cut or added. ``random``:
-    regular expressions of the names that may keep their initial values.
-
-    Returns what became of every tensor of the model; ``reasons`` names the source of each. Raises ValueError: others than wanted.
-    """
-    changes = changes or {}
-    try:
-        report = load(model, tensors, allow_missing=(*MARKERS, *random))
-    except ValueError as error:
-        raise ValueError(f"{origin}: {error}") from error
-    reasons = {**report.reasons, **changes}
-    if sources is None:
-        logger.info("%s: %s", origin, report.summary())
-    else:
-        used = {name: sources[name] for name in report.loaded if name in sources}
-        logger.info("%s: filled %s", origin, folded(used))
-        for name in report.initialised:
-            marker = any(re.fullmatch(marker, name) for marker in MARKERS)
-            reasons[name] = "of the layout itself" if marker else "random"
-        reasons.update({name: "; ".join([used[name], *filter(None, [changes.get(name)])]) for name in used})
-    for name, change in changes.items():
-        logger.info("%s: %s: %s", origin, name, change)
-    return replace(report, reasons=reasons)
-
-
 def started_from(options: Any) -> Optional[str]:
-    """What fairseq-train will read: ``--restore-file``, else the run's own last checkpoint, else ``--finetune-from-model``."""
+    """What training will read: ``restore_file``, else the run's own last checkpoint, else ``finetune_from_model``."""
     path = getattr(options, "restore_file", None) or LAST_CHECKPOINT
     if path == LAST_CHECKPOINT:
         last = os.path.join(getattr(options, "save_dir", None) or "", path)
@@ -169,23 +231,23 @@ def language_state(langs: Sequence[str]) -> Dict[str, Any]:
     return {LANGUAGES: {"langs": [str(language) for language in langs]}}
 
 
-def compare_order(langs: Sequence[str], trained: Optional[Sequence[str]], origin: str) -> None:
-    """Raise ValueError where ``--langs`` are not the languages of a checkpoint, in their order, which the rows of their ids follow.
+def compare_order(langs: Sequence[str], trained: Optional[Sequence[str]], origin: str, option: str) -> None:
+    """Raise ValueError where the languages of an ``option`` are not those of a checkpoint in their order, which rows of ids follow.
 
     ``trained``: None = the checkpoint does not tell, which is logged.
     """
     if trained is None:
-        logger.warning("%s does not tell its languages: --langs must have them in the order of its training", origin)
+        logger.warning("%s does not tell its languages: %s must have them in the order of its training", origin, option)
     elif list(trained) != list(langs):
         raise ValueError(
-            f"--langs {','.join(langs)}: {origin} was trained with {','.join(trained)}; give the same languages in the same "
+            f"{option} {','.join(langs)}: {origin} was trained with {','.join(trained)}; give the same languages in the same "
             "order, because the rows of their ids follow it"
         )
 
 
-def compare_start(langs: Sequence[str], options: Any) -> None:
+def compare_start(langs: Sequence[str], options: Any, option: str) -> None:
     """Like :func:`compare_order`, for the checkpoint that training starts from or goes on with, if there is one."""
     if (path := started_from(options)) is not None:
         content = read_checkpoint(path)
         settings = vars(content["args"]) if content.get("args") else {}
-        compare_order(langs, stock_languages(content, settings, "[{}]").listed, path)
+        compare_order(langs, stock_languages(content, settings, "[{}]").listed, path, option)

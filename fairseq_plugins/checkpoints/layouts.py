@@ -1,10 +1,7 @@
 """Sizes and wiring of transformer stacks, and the shapes that follow from them, in fairseq's names."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Dict, Mapping, Optional, Tuple
-
-import torch
-from torch import Tensor
+from typing import Any, Dict, List, Mapping, Tuple
 
 from .inspection import CheckpointError
 
@@ -12,9 +9,6 @@ Shapes = Dict[str, Tuple[int, ...]]
 
 PADDING_IDX = 1
 """Row of ``<pad>`` in every fairseq dictionary."""
-
-PRETRAINED_HERE = "lm_head.dense.weight"
-"""What a VECO of this package's pre-training has, and one for generation has not."""
 
 MASK_ROW = "lm_head.mask_row"
 """Of a VECO that was pre-trained here: a tensor without elements, (row of ``<mask>``, 0), which half precision and averages leave
@@ -26,22 +20,19 @@ LANGUAGES_ENTRY = "encoder_languages"
 
 
 @dataclass(frozen=True)
-class EncoderLayout:
-    """A transformer encoder.
+class StackLayout:
+    """A stack of transformer layers.
 
     Attributes:
-        family: one of :data:`FAMILIES`.
         max_positions: usable positions, i.e. the longest input in tokens.
-        padding_idx: row of ``<pad>``; positions are counted from the row after it. ``eos_idx``: row of ``</s>``.
-        normalize_before: layer norms before the blocks and one after the last layer (pre-norm), else after each block.
+        padding_idx: row of ``<pad>``; positions are counted from the row after it.
+        normalize_before: layer norms before the blocks (pre-norm), else after each block.
         learned_positions: a table of positions, else sinusoids.
         scale_embedding: token embeddings are multiplied by the square root of the width ``embed_dim``.
         activation: of the feed-forward blocks, a name fairseq knows.
         epsilon: of every layer norm.
-        segments: rows of the segment (token type) embedding; 0 = there is none.
     """
 
-    family: str
     vocab_size: int
     layers: int
     embed_dim: int
@@ -49,38 +40,38 @@ class EncoderLayout:
     heads: int
     max_positions: int
     padding_idx: int = PADDING_IDX
-    eos_idx: int = 2
     normalize_before: bool = False
     layernorm_embedding: bool = True
     learned_positions: bool = True
     scale_embedding: bool = False
     activation: str = "gelu"
     epsilon: float = 1e-5
+
+
+@dataclass(frozen=True)
+class EncoderLayout(StackLayout):
+    """An encoder of a ``family``, one of :data:`FAMILIES`, with a norm after the last layer where norms come before the blocks.
+
+    ``eos_idx``: row of ``</s>``. ``segments``: rows of the segment (token type) embedding; 0 = there is none.
+    """
+
+    family: str = "xlmr"
+    eos_idx: int = 2
     segments: int = 0
 
 
 @dataclass(frozen=True)
-class CausalLMLayout:
-    """A causal language model: fields as :class:`EncoderLayout`'s, except for two.
+class CausalLMLayout(StackLayout):
+    """A causal language model.
 
     ``final_norm``: a layer norm after the last layer. ``tied``: the output projection is the token embedding.
     """
 
-    vocab_size: int
-    layers: int
-    embed_dim: int
-    ffn_dim: int
-    heads: int
-    max_positions: int
     normalize_before: bool = True
-    final_norm: bool = True
     layernorm_embedding: bool = False
-    learned_positions: bool = True
-    scale_embedding: bool = False
     activation: str = "gelu_accurate"
-    epsilon: float = 1e-5
+    final_norm: bool = True
     tied: bool = True
-    padding_idx: int = PADDING_IDX
 
 
 FAMILIES: Dict[str, Dict[str, Any]] = {
@@ -99,6 +90,12 @@ FAMILIES: Dict[str, Dict[str, Any]] = {
 """Family -> what its encoders have other than the defaults of :class:`EncoderLayout`."""
 
 SIZES = ("vocab_size", "layers", "embed_dim", "ffn_dim", "heads", "max_positions")
+
+
+def size_options(side: str, positions: str) -> Dict[str, str]:
+    """Size -> what fairseq's options call it, of one side of a model; ``positions``: the option of the longest input."""
+    names = {"layers": "layers", "embed_dim": "embed_dim", "ffn_dim": "ffn_embed_dim", "heads": "attention_heads"}
+    return {**{size: f"{side}_{name}" for size, name in names.items()}, "max_positions": positions}
 
 
 def family_layout(family: str, **sizes: Any) -> EncoderLayout:
@@ -122,6 +119,13 @@ def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
                 f"{origin}: its encoder_layout has {one.name} = {value!r}, expected {getattr(one.type, '__name__', one.type)}"
             )
     return layout
+
+
+def wrong_epsilon(options: Mapping[str, Any], name: str) -> List[str]:
+    """What is wrong with the epsilon of layer norms that options state, if they do."""
+    found = options.get(name, 1e-5)
+    sound = isinstance(found, (int, float)) and 0 < found < 1
+    return [] if sound else [f"{name} = {found!r}, expected a small number above 0"]
 
 
 def attention_shapes(name: str, width: int) -> Shapes:
@@ -163,25 +167,3 @@ def masked_lm_shapes(sizes: Mapping[str, int], has_head: bool = True) -> Shapes:
         shapes.update({"lm_head.dense.weight": (width, width), "lm_head.bias": (sizes["vocab_size"],)})
         shapes.update({f"lm_head.{name}": (width,) for name in ("dense.bias", "layer_norm.weight", "layer_norm.bias")})
     return shapes
-
-
-def marked_mask(row: int) -> Tensor:
-    """What a state holds as :data:`MASK_ROW`, where ``<mask>`` has this row. (row, 0)."""
-    return torch.empty(row, 0)
-
-
-def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
-    """Row of ``<mask>`` in the embedding of a model in fairseq's layout; None where it was not pre-trained here.
-
-    Raises CheckpointError: no such row, or it is missing.
-    """
-    stored, words = model.get(MASK_ROW), model.get("encoder.embed_tokens.weight")
-    if stored is None and PRETRAINED_HERE not in model:
-        return None
-    rows = words.size(0) if isinstance(words, Tensor) and words.dim() else 0
-    if not isinstance(stored, Tensor) or stored.dim() != 2 or stored.numel() or not 0 < stored.size(0) < rows:
-        found = tuple(stored.shape) if isinstance(stored, Tensor) else type(stored).__name__
-        raise CheckpointError(
-            f"{origin}: {MASK_ROW} is {found}, expected (row of <mask>, 0) with one of its {rows:,} rows"
-        )
-    return stored.size(0)

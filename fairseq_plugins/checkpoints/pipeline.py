@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from .inspection import CheckpointError
-from .layouts import PADDING_IDX, Shapes, masked_lm_shapes
+from .layouts import FAMILIES, PADDING_IDX, Shapes, masked_lm_shapes
 from .loading import LoadReport, Renamed, Rule, apply_rules, float_tensors, listing, mismatches
 from .reading import PathLike, fingerprint, read_checkpoint
-from .vocabulary import CONFIG_NAME, DICTIONARY_NAME, Languages, as_dict, read_json
+from .vocabulary import CONFIG_NAME, DICTIONARY_NAME, MASK, Languages, as_dict, entries_beside, read_json
 
 WORDS = "embed_tokens.weight"
 POSITIONS = "embed_positions.weight"
@@ -27,6 +27,9 @@ PARTS = {"encoder.": "encoder", "decoder.": "decoder", "lm_head.": "head of the 
 
 LAYOUTS = ("veco", "xlmr", "encoder_decoder", "causal_lm")
 """Modules whose ``LAYOUTS`` are asked, in this order, whether a file is theirs."""
+
+_SINUSOIDS = 1024
+"""Longest input of sinusoidal positions, which have no end, where the file does not say."""
 
 _FAIRSEQ_NAME = "model.pt"
 _WEIGHT_NAMES = ("model.safetensors", "pytorch_model.bin", _FAIRSEQ_NAME)
@@ -105,8 +108,7 @@ class PretrainedFile(Renamed):
         padding_idx: row behind which its positions begin; -1 where they begin with the first row.
         languages: in the order of their rows; None where there is no list. ``stated_languages``: what the file itself says.
         entries: what the first rows of the embedding mean, as entries of a fairseq dictionary; empty where no file beside tells.
-        mask_last: whether the last row is that of ``<mask>``, by what the file is: a masked LM as released.
-        mask_row: row of ``<mask>`` as the file itself tells it; None where it does not.
+        marked: row of ``<mask>`` as the file itself tells it; None where it does not.
     """
 
     content: Content = field(default=None, repr=False)  # type: ignore[assignment]
@@ -119,8 +121,7 @@ class PretrainedFile(Renamed):
     stated_languages: Languages = Languages()
     languages: Optional[Tuple[str, ...]] = None
     entries: Tuple[str, ...] = ()
-    mask_last: bool = False
-    mask_row: Optional[int] = None
+    marked: Optional[int] = None
 
     @property
     def origin(self) -> str:
@@ -138,10 +139,20 @@ class PretrainedFile(Renamed):
         return LoadReport(used, dropped=tuple(self.dropped), reasons=self.dropped)
 
     @property
-    def dictionary_path(self) -> Optional[Path]:
-        """``dict.txt`` beside the weights, where it is."""
-        beside = self.content.folder / DICTIONARY_NAME
-        return beside if beside.is_file() else None
+    def mask_row(self) -> Optional[int]:
+        """Row of ``<mask>``, by ``entries``, or as the file itself tells it, or by what it is; None where there is none."""
+        if MASK in self.entries:
+            return self.entries.index(MASK)
+        last = self.sizes["vocab_size"] - 1
+        return last if self.source.mask_last and len(self.entries) <= last else self.marked
+
+    def name_rows(self, entries: Sequence[str], beside: PathLike) -> None:
+        """Take the ``entries`` of a file ``beside``; CheckpointError where the file itself has ``<mask>`` elsewhere."""
+        if self.marked is not None and self.marked < len(entries) and entries[self.marked] != MASK:
+            raise CheckpointError(
+                f"{self.origin}: has {MASK} in row {self.marked}, where {beside} has {entries[self.marked]!r}"
+            )
+        self.entries = tuple(entries)
 
     def matrix(self, name: str) -> Tensor:
         """The tensor of that name; raises CheckpointError where there is none with two dimensions."""
@@ -161,8 +172,10 @@ class FileLayout:
         recognised: whether a file is of this layout.
         rules: its names -> those of this package, which begin as :data:`PARTS` do.
         sizes: size -> what the options call it; ``heads`` is among them.
-        wired: options with their only valid value, where they are stated. ``check`` refuses other options.
+        wired: options with their only valid value, or a tuple of several, where they are stated. ``check`` refuses other options.
         settle: fills in whatever of the file no table tells, for a kind.
+        family: of the encoder, if it is one of :data:`.layouts.FAMILIES`.
+        mask_last: the last row is that of ``<mask>``, unless something tells otherwise.
         tied: pairs of names, a copy and what it is a copy of; each may be there alone.
         transposed: names of the matrices that are stored as (in, out), where fairseq's are (out, in).
         model_types: what ``config.json`` calls it, in a Hugging Face folder.
@@ -176,6 +189,8 @@ class FileLayout:
     wired: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Content], Sequence[str]] = lambda content: ()
     settle: Callable[[PretrainedFile, Kind], Any] = lambda found, kind: None
+    family: str = ""
+    mask_last: bool = False
     tied: Tuple[Tuple[str, str], ...] = ()
     transposed: Optional["re.Pattern[str]"] = None
     model_types: Tuple[str, ...] = ()
@@ -235,14 +250,20 @@ def open_file(path: PathLike, kind: Kind) -> PretrainedFile:
         if layout.transposed and layout.transposed.fullmatch(name) and tensor.dim() == 2:
             tensors[name] = tensor.t().contiguous()
     renamed = apply_rules(tensors, layout.rules, content.origin, layout.expected)
+    whole = [renamed.sources[name] for name, one in renamed.tensors.items() if not one.is_floating_point()]
+    if whole:
+        raise CheckpointError(f"{content.origin}: not floating-point: {listing(whole)}; expected {layout.expected}")
     stated = {size: content.options.get(entry) for size, entry in layout.sizes.items()}
     if content.options.get(f"{layout.sizes['layers']}_to_keep"):
         stated["layers"] = None
     found = PretrainedFile(renamed.tensors, renamed.sources, renamed.dropped, content, layout, stated)
+    if layout.family and kind is ENCODER:
+        found.wiring = {"family": layout.family, **FAMILIES[layout.family]}
     for copy, kept in layout.tied:
         if kept not in found.tensors:
             found.move(copy, kept)
     layout.settle(found, kind)
+    found.name_rows(entries_beside(content.file), DICTIONARY_NAME)
     _take_parts(found, kind)
     # Half-precision originals and the state of an optimizer would stay in memory beside the model that is filled.
     options = {name: content.entries[name] for name in ("args", "cfg") if name in content.entries}
@@ -282,10 +303,7 @@ def _take_parts(found: PretrainedFile, kind: Kind) -> None:
             continue
         name = found.sources[kept]
         if not torch.equal(one, other):
-            shapes = f"shapes {tuple(one.shape)} and {tuple(other.shape)}"
-            raise CheckpointError(
-                f"{found.origin}: {found.sources[copy]} and {name} differ ({shapes}), expected them to be tied"
-            )
+            raise CheckpointError(f"{found.origin}: {found.sources[copy]} and {name} differ, expected them to be tied")
         found.discard(copy, f"equal to {name}")
     for part, start in kind.parts.items():
         if start != part:
@@ -293,11 +311,12 @@ def _take_parts(found: PretrainedFile, kind: Kind) -> None:
 
 
 def differing(options: Mapping[str, Any], wanted: Mapping[str, Any]) -> List[str]:
-    """The options that are stated otherwise than wanted."""
+    """The options that are stated otherwise than wanted; a tuple of values = one of them."""
+    valid = {name: value if isinstance(value, tuple) else (value,) for name, value in wanted.items()}
     return [
-        f"{name} = {options[name]!r}, expected {value!r}"
-        for name, value in wanted.items()
-        if options.get(name) is not None and options[name] != value
+        f"{name} = {options[name]!r}, expected {' or '.join(map(repr, values))}"
+        for name, values in valid.items()
+        if options.get(name) is not None and options[name] not in values
     ]
 
 
@@ -315,29 +334,27 @@ def stack_sizes(found: PretrainedFile, start: str) -> Dict[str, int]:
     return {"vocab_size": rows, "layers": len(numbers), "embed_dim": width, "ffn_dim": inner.size(0)}
 
 
-def find_sizes(
-    found: PretrainedFile, heads: Optional[int], default: Optional[int], label: str, start: str = ""
-) -> None:
+def find_sizes(found: PretrainedFile, heads: Optional[int], label: str, start: str = "") -> None:
     """Fill in ``sizes``: from the shapes of the tensors whose names begin with ``start``, heads and wiring from what the file says.
 
-    ``heads``, which no shape tells: others than the file states are an error. ``default``: heads for a file that states none.
-    ``label``: how the caller names the heads, for messages. Raises CheckpointError: nothing tells a size, or contradictions.
+    ``heads``, which no shape tells: for a file that does not state them. ``label``: how the caller names them, for messages.
+    Raises CheckpointError: nothing tells a size, or contradictions.
     """
     sizes = found.sizes = {**stack_sizes(found, start), **found.wiring}
-    sizes["heads"] = _heads(found, heads, default, label, sizes["embed_dim"])
-    if start + POSITIONS in found.tensors or not sizes.get("max_positions"):
+    stated = found.stated.get("heads")
+    sizes["heads"] = _heads(found, heads if stated is None else stated, label, sizes["embed_dim"])
+    if sizes.get("learned_positions", True):
         sizes["max_positions"] = found.matrix(start + POSITIONS).size(0) - found.padding_idx - 1
+    else:
+        sizes["max_positions"] = found.stated["max_positions"] or _SINUSOIDS
     for name, value in found.stated.items():
         if isinstance(value, int) and value != sizes[name]:
             raise CheckpointError(f"{found.origin}: its options say {name} = {value}, its tensors {sizes[name]}")
 
 
-def _heads(found: PretrainedFile, given: Optional[int], default: Optional[int], label: str, width: int) -> int:
-    stated, entry = found.stated.get("heads"), found.source.sizes["heads"]
-    if given is not None and stated is not None and given != stated:
-        raise CheckpointError(f"{found.origin}: heads = {given} was given, but the file says {entry} = {stated}")
-    heads = next((one for one in (stated, given, default) if one is not None), None)
+def _heads(found: PretrainedFile, heads: Any, label: str, width: int) -> int:
     if heads is None:
+        entry = found.source.sizes["heads"]
         raise CheckpointError(
             f"{found.origin}: does not tell the number of attention heads (no {entry}), and no shape does; give {label}"
         )
@@ -346,28 +363,38 @@ def _heads(found: PretrainedFile, given: Optional[int], default: Optional[int], 
     return heads
 
 
+def check_sizes(sizes: Mapping[str, Any], args: Any, origin: str, remedy: str = "") -> None:
+    """Raise ValueError where the sizes of a file (option -> value) are not those of the options that are set."""
+    wrong = [
+        f"--{name.replace('_', '-')} {getattr(args, name)} (valid here: {value})"
+        for name, value in sizes.items()
+        if getattr(args, name, None) is not None and str(getattr(args, name)) != str(value)
+    ]
+    if wrong:
+        raise ValueError(
+            f"{origin} has other sizes than the architecture and the command line: {', '.join(wrong)}{remedy}"
+        )
+
+
 def check_shapes(tensors: Mapping[str, Tensor], shapes: Shapes, origin: str, expected: str) -> None:
-    """Raise CheckpointError that lists the tensors that are missing, surplus, of another shape or no floating-point numbers."""
-    whole = [f"{name} {tensor.dtype}" for name, tensor in tensors.items() if not tensor.is_floating_point()]
-    problems = mismatches(tensors, shapes) + ([f"not floating-point: {listing(whole)}"] if whole else [])
+    """Raise CheckpointError that lists the tensors that are missing, surplus or of another shape."""
+    problems = mismatches(tensors, shapes)
     if problems:
         raise CheckpointError(f"{origin}: {'; '.join(problems)}; expected {expected}")
 
 
-def read_masked_lm(
-    path: PathLike, heads: Optional[int] = None, default_heads: Optional[int] = None, label: str = "heads=…"
-) -> PretrainedFile:
+def read_masked_lm(path: PathLike, heads: Optional[int] = None, label: str = "heads=…") -> PretrainedFile:
     """Read a masked LM of XLM-R's shape, in the names of ``modules.prefix_masked_lm.MaskedLM``, without the tied output matrix.
 
     ``path`` is a fairseq ``model.pt`` (XLM-R, InfoXLM; old and current names; a VECO that was pre-trained here), a Hugging Face
-    XLM-RoBERTa folder (also one of a VECO) or its weights file, or a folder with a fairseq ``model.pt``. ``heads``,
-    ``default_heads``, ``label``: see :func:`find_sizes`.
+    XLM-RoBERTa folder (also one of a VECO) or its weights file, or a folder with a fairseq ``model.pt``. ``heads``, ``label``: see
+    :func:`find_sizes`.
 
     Returns the file; its ``sizes`` are the fields of ``MaskedLMSizes``. Raises CheckpointError: anything unreadable, untrusted, of
     another layout, unaccounted for or contradictory.
     """
     found = open_file(path, MASKED_LM)
-    find_sizes(found, heads, default_heads, label, MASKED_LM.parts["encoder."])
+    find_sizes(found, heads, label, MASKED_LM.parts["encoder."])
     found.sizes["padding_idx"] = found.padding_idx
     check_shapes(found.tensors, masked_lm_shapes(found.sizes), found.origin, found.source.expected)
     return found

@@ -9,15 +9,15 @@ released one, no in those of this package.
 import logging
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from . import xlmr
-from .encoder_decoder import ENCODER_SIZES, has_layers, is_deltalm, of_xlmr_shape, stock_wiring
+from .encoder_decoder import ENCODER_SIZES, has_layers, is_deltalm, of_xlmr_shape, settle_stock
 from .inspection import CheckpointError
-from .layouts import MASK_ROW, PADDING_IDX, PRETRAINED_HERE, attention_shapes, marked_mask, mask_row, masked_lm_shapes
+from .layouts import MASK_ROW, PADDING_IDX, attention_shapes, masked_lm_shapes, size_options
 from .loading import Rule, drop, refuse, rename, stack_rules
 from .pipeline import (
     ENCODER,
@@ -34,7 +34,7 @@ from .pipeline import (
     open_file,
 )
 from .reading import KEY, PathLike, stamped
-from .vocabulary import CONFIG_NAME, MASK, find_dictionary, read_dictionary, read_json
+from .vocabulary import CONFIG_NAME, MASK, Languages, read_json
 from .writing import save_checkpoint
 
 logger = logging.getLogger(__name__)
@@ -45,6 +45,9 @@ EXPECTED = (
 )
 _OTHERS = ("mbart", "bart", "deltalm")
 SCALE_OPTION = "no_scale_embedding"
+
+PRETRAINED_HERE = "lm_head.dense.weight"
+"""What a VECO of this package's pre-training has, and one for generation has not."""
 
 RULES: Tuple[Rule, ...] = (
     refuse(r"(?:encoder|decoder)\.layer_norm\.(?:weight|bias)", "has norms before the blocks, as mBART and no VECO"),
@@ -57,6 +60,28 @@ RULES: Tuple[Rule, ...] = (
     drop(r"classification_heads\..*", "head of another task"),
 )
 """fairseq's layout: what is kept keeps its name."""
+
+
+def marked_mask(row: int) -> Tensor:
+    """What a state holds as :data:`MASK_ROW`, where ``<mask>`` has this row. (row, 0)."""
+    return torch.empty(row, 0)
+
+
+def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
+    """Row of ``<mask>`` in the embedding of a model in fairseq's layout; None where it was not pre-trained here.
+
+    Raises CheckpointError: no such row, or it is missing.
+    """
+    stored, words = model.get(MASK_ROW), model.get("encoder.embed_tokens.weight")
+    if stored is None and PRETRAINED_HERE not in model:
+        return None
+    rows = words.size(0) if isinstance(words, Tensor) and words.dim() else 0
+    if not isinstance(stored, Tensor) or stored.dim() != 2 or stored.numel() or not 0 < stored.size(0) < rows:
+        found = tuple(stored.shape) if isinstance(stored, Tensor) else type(stored).__name__
+        raise CheckpointError(
+            f"{origin}: {MASK_ROW} is {found}, expected (row of <mask>, 0) with one of its {rows:,} rows"
+        )
+    return stored.size(0)
 
 
 def is_veco(content: Content) -> bool:
@@ -90,10 +115,10 @@ def _settle(found: PretrainedFile, kind: Kind) -> None:
     scaled = released if stated is None else not stated
     if stated is None:
         logger.warning("%s: its options lack %s: %s is taken", found.origin, SCALE_OPTION, not released)
-    found.mask_row = mask_row(found.content.tensors, found.origin)
+    found.marked = mask_row(found.content.tensors, found.origin)
     if kind is ENCODER:
-        wiring = stock_wiring(found, {"activation": "gelu"})
-        found.wiring = {"family": "xlmr", **wiring, "scale_embedding": scaled}
+        settle_stock(found, kind)
+        found.wiring["scale_embedding"], found.stated_languages = scaled, Languages()
         return
     problems = differing({**options, SCALE_OPTION: not scaled}, xlmr.WIRED)
     if problems:
@@ -125,7 +150,9 @@ def _check_state(content: Content) -> List[str]:
 
 
 LAYOUTS = (
-    FileLayout(EXPECTED, is_veco, RULES, ENCODER_SIZES, (ENCODER, MASKED_LM), settle=_settle, tied=(xlmr.TIED,)),
+    FileLayout(
+        EXPECTED, is_veco, RULES, ENCODER_SIZES, (ENCODER, MASKED_LM), settle=_settle, family="xlmr", tied=(xlmr.TIED,)
+    ),
     FileLayout(
         EXPECTED,
         lambda content: False,  # whoever wants another kind takes it for an XLM-R
@@ -135,6 +162,7 @@ LAYOUTS = (
         xlmr.FOLDER.wired,
         _check_state,
         xlmr.settle_folder,
+        mask_last=True,
         tied=xlmr.FOLDER.tied,
     ),
 )
@@ -148,7 +176,7 @@ def veco_state_from_folder(path: PathLike) -> PretrainedFile:
     cross-attention in every layer, with tensors that are not accounted for.
     """
     found = open_file(path, STATE)
-    find_sizes(found, None, None, "heads=…", "encoder.")
+    find_sizes(found, None, "heads=…", "encoder.")
     found.sizes["padding_idx"] = PADDING_IDX
     has_head = any(name.startswith("lm_head.") for name in found.tensors)
     shapes = masked_lm_shapes(found.sizes, has_head)
@@ -178,17 +206,17 @@ def is_folder_of_others(path: PathLike) -> bool:
 def write_veco(folder: PathLike, checkpoint: PathLike) -> PretrainedFile:
     """Make a fairseq checkpoint of the Hugging Face folder of a VECO; what is tied is stored once.
 
-    Embeddings are not scaled, as in the folder; the released checkpoint in fairseq's layout does scale them, so whoever fine-tunes
-    from this one gives ``--no-scale-embedding``. Raises CheckpointError: as :func:`veco_state_from_folder`, or there is no head.
+    Embeddings are not scaled, as in the folder; the released checkpoint in fairseq's layout does scale them, which matters for
+    fine-tuning. Raises CheckpointError: as :func:`veco_state_from_folder`, or there is no head.
     """
     found = veco_state_from_folder(folder)
-    if PRETRAINED_HERE not in found.tensors:
+    if PRETRAINED_HERE not in found.tensors or found.mask_row is None:
         # What tells a model whose embeddings are not scaled from a released one is its head.
         raise CheckpointError(
-            f"checkpoint {folder}: has no lm_head; expected a masked LM, so that VECO can go on from it"
+            f"checkpoint {folder}: has no lm_head or no {MASK}; expected a masked LM, so that VECO can go on from it"
         )
     versions = {f"{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")}
-    versions[MASK_ROW] = marked_mask(_mask_row(found.content.folder, found.sizes["vocab_size"]))
+    versions[MASK_ROW] = marked_mask(found.mask_row)
     state: Dict[str, Any] = {
         "args": None,
         "cfg": {"model": _options(found.sizes)},
@@ -200,23 +228,15 @@ def write_veco(folder: PathLike, checkpoint: PathLike) -> PretrainedFile:
     }
     save_checkpoint(stamped(state), checkpoint)
     logger.info("wrote %s: %s", checkpoint, found.report.summary())
-    logger.info("%s: its embeddings are not scaled: fine-tune it with --no-scale-embedding", checkpoint)
+    logger.info("%s: its embeddings are not scaled (no_scale_embedding): fine-tune it without a scale too", checkpoint)
     return found
-
-
-def _mask_row(folder: Path, rows: int) -> int:
-    """Where the dictionary beside the weights lists ``<mask>``; else the last row, as in every XLM-R."""
-    beside = find_dictionary(folder)
-    entries = [] if beside is None else read_dictionary(beside)[:rows]
-    return entries.index(MASK) if MASK in entries else rows - 1
 
 
 def _options(sizes: Mapping[str, int]) -> Dict[str, Any]:
     """Options of the stock transformer."""
     options: Dict[str, Any] = {"_name": ARCH, "activation_fn": "gelu", "layernorm_embedding": True}
     options.update(no_scale_embedding=True, share_all_embeddings=True, share_decoder_input_output_embed=True)
-    names = {"layers": "layers", "embed_dim": "embed_dim", "ffn_embed_dim": "ffn_dim", "attention_heads": "heads"}
     for side, length in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
-        options.update({f"{side}_{option}": sizes[size] for option, size in names.items()})
-        options.update({f"{side}_normalize_before": False, f"{side}_learned_pos": True, length: sizes["max_positions"]})
+        options.update({option: sizes[size] for size, option in size_options(side, length).items()})
+        options.update({f"{side}_normalize_before": False, f"{side}_learned_pos": True})
     return options

@@ -77,6 +77,21 @@ def read_dictionary(file: Path) -> List[str]:
     return entries
 
 
+def entries_beside(file: Path) -> List[str]:
+    """Entries of the ``dict.txt`` beside a file; empty where there is none."""
+    beside = file.with_name(DICTIONARY_NAME)
+    return read_dictionary(beside) if beside.is_file() else []
+
+
+def check_entries(own: Sequence[str], found: Sequence[str], origin: str, where: str, remedy: str) -> None:
+    """Raise ValueError for the first entry of a model that differs from that of the data's dictionary, as far as both go."""
+    for index, (ours, theirs) in enumerate(zip(own, found)):
+        if ours != theirs:
+            raise ValueError(
+                f"{origin}: {where} has {ours!r} as entry {index}, the data's dictionary {theirs!r}; {remedy}"
+            )
+
+
 def read_languages(file: Path) -> Tuple[str, ...]:
     """Languages of a file, one per line, in its order. Raises CheckpointError: no text, none, several on a line, or one twice."""
     lines = [line.strip() for line in read_lines(file, "languages")]

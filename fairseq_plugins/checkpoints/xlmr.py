@@ -18,8 +18,8 @@ from torch import Tensor
 
 from .encoders import check_padding, tokenizer_entries
 from .inspection import CheckpointError
-from .layouts import FAMILIES, PADDING_IDX, masked_lm_shapes
-from .loading import Rule, apply_rules, drop, listing, refuse, rename, stack_rules
+from .layouts import PADDING_IDX, masked_lm_shapes, size_options, wrong_epsilon
+from .loading import Rule, drop, listing, refuse, rename, stack_rules
 from .pipeline import ENCODER, MASKED_LM, POSITIONS, WORDS, Content, FileLayout, Kind, PretrainedFile, check_shapes
 from .reading import PathLike, fingerprint
 from .vocabulary import CONFIG_NAME, PAD
@@ -60,25 +60,15 @@ WIRED = {
 """What the options of a fairseq model of XLM-R's shape say."""
 
 
-def _settle(found: PretrainedFile, kind: Kind) -> None:
-    found.wiring = {"family": "xlmr"} if kind is ENCODER else {}
-    found.mask_last = True
-
-
 _FAIRSEQ = FileLayout(
     "a fairseq masked LM of XLM-R's shape (encoder.sentence_encoder.*, encoder.lm_head.* tied to the embedding)",
     lambda content: not content.is_folder and any("sentence_encoder." in name for name in content.tensors),
     _FAIRSEQ_RULES,
-    {
-        "layers": "encoder_layers",
-        "embed_dim": "encoder_embed_dim",
-        "ffn_dim": "encoder_ffn_embed_dim",
-        "max_positions": "max_positions",
-        "heads": "encoder_attention_heads",
-    },
+    size_options("encoder", "max_positions"),
     (ENCODER, MASKED_LM),
     WIRED,
-    settle=_settle,
+    family="xlmr",
+    mask_last=True,
     tied=(TIED,),
 )
 
@@ -138,6 +128,9 @@ _STACK_RULES: Tuple[Rule, ...] = (
 """What XLM-R and BERT have in common."""
 
 
+_WIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
+
+
 # ---- Hugging Face's XLM-R. ----
 
 MODEL_TYPES = ("xlm-roberta", "roberta", "camembert")
@@ -177,9 +170,6 @@ def check_folder(content: Content) -> List[str]:
     if not isinstance(epsilon, (int, float)) or abs(epsilon - _EPSILON) > 1e-3 * _EPSILON:
         missing = " (the default when the entry is missing)" if stated is None else ""
         problems.append(f"layer_norm_eps = {epsilon!r}{missing}, expected {_EPSILON!r}")
-    padding = config.get("pad_token_id")
-    if padding not in (None, 0, PADDING_IDX):
-        problems.append(f"pad_token_id = {padding!r}, expected {PADDING_IDX}, as in XLM-R")
     for flag in ("is_decoder", "add_cross_attention"):
         if config.get(flag) and not has_cross_attention(names):
             problems.append(f"{flag} = {config[flag]!r}, expected false without the cross_attention.* of a VECO")
@@ -191,42 +181,29 @@ def check_folder(content: Content) -> List[str]:
 
 
 def settle_folder(found: PretrainedFile, kind: Kind) -> None:
-    """Check the row of ``<pad>``, and add the one token-type row to every position, so that logits stay the same."""
-    _settle(found, kind)
-    words = found.tensors.get(f"encoder.{WORDS}")
+    """Check the row of ``<pad>``, and add the one token-type row to every position, so that logits stay the same.
+
+    A ``pad_token_id`` of 0 counts as not said, unless the tokenizer beside it says otherwise: transformers wrote it for every model
+    in January 2020. Source: the authors' ``RobertaEmbeddings``, whose ``padding_idx`` is 1.
+    """
     if found.content.options.get("pad_token_id") == 0:
-        _check_padding(found.content, words.size(0) if words is not None and words.dim() else 0)
-    stated = found.stated["max_positions"]
+        rows = found.matrix(f"encoder.{WORDS}").size(0)
+        check_padding(tokenizer_entries(found.content.folder, None, rows) or (), found.origin)
+        shown = f"row {PADDING_IDX} is taken for {PAD}, as in every XLM-R"
+        logger.warning("%s: pad_token_id = 0 in %s: %s", found.origin, CONFIG_NAME, shown)
+    stated, positions = found.stated["max_positions"], found.matrix(f"encoder.{POSITIONS}")
     found.stated["max_positions"] = stated - PADDING_IDX - 1 if isinstance(stated, int) else None
-    if _TOKEN_TYPES not in found.tensors:
+    token_types = found.tensors.pop(_TOKEN_TYPES, None)
+    if token_types is None:
         return
-    token_types, positions = found.tensors.pop(_TOKEN_TYPES), found.tensors.get(f"encoder.{POSITIONS}")
-    source = found.sources.pop(_TOKEN_TYPES)
-    found.sources["(added to the positions)"] = source
-    width = positions.size(-1) if positions is not None and positions.dim() else None
-    if token_types.dim() != 2 or token_types.size(0) != 1 or token_types.size(1) != (width or token_types.size(1)):
+    source = found.sources["(added to the positions)"] = found.sources.pop(_TOKEN_TYPES)
+    if token_types.shape != positions[:1].shape:
         raise CheckpointError(
             f"{found.origin}: {source} has shape {tuple(token_types.shape)}, expected one row of the positions' width; expected "
             f"{found.source.expected}"
         )
-    if positions is None or not bool(token_types.any()):  # adding zeros could turn -0.0 into 0.0, and the fingerprint
-        return
-    found.tensors[f"encoder.{POSITIONS}"] = positions + token_types
-
-
-def _check_padding(content: Content, rows: int) -> None:
-    """A ``pad_token_id`` of 0 counts as not said, unless the tokenizer beside an embedding of so many rows says otherwise.
-
-    transformers wrote it for every model in January 2020. Source: the authors' ``RobertaEmbeddings``, whose ``padding_idx`` is 1.
-    """
-    check_padding(tokenizer_entries(content.folder, None, rows) or (), content.origin)
-    logger.warning(
-        "%s: pad_token_id = 0 in %s: row %d is taken for %s, as in every XLM-R",
-        content.origin,
-        CONFIG_NAME,
-        PADDING_IDX,
-        PAD,
-    )
+    if bool(token_types.any()):  # adding zeros could turn -0.0 into 0.0, and the fingerprint
+        found.tensors[f"encoder.{POSITIONS}"] = positions + token_types
 
 
 FOLDER = FileLayout(
@@ -235,9 +212,11 @@ FOLDER = FileLayout(
     FOLDER_RULES,
     _SIZES,
     (ENCODER, MASKED_LM),
-    {"hidden_act": "gelu", "position_embedding_type": "absolute"},
+    {**_WIRED, "pad_token_id": (PADDING_IDX, 0)},
     check_folder,
     settle_folder,
+    family="xlmr",
+    mask_last=True,
     tied=(TIED, (_BIAS_COPY, "lm_head.bias")),
     model_types=MODEL_TYPES,
 )
@@ -252,27 +231,11 @@ _BERT_RULES: Tuple[Rule, ...] = (
 )
 
 
-def _bert_epsilon(config: Mapping[str, Any]) -> Any:
-    stated = config.get("layer_norm_eps")
-    return FAMILIES["bert"]["epsilon"] if stated is None else stated
-
-
-def _check_bert(content: Content) -> List[str]:
-    epsilon, flags = _bert_epsilon(content.options), ("is_decoder", "add_cross_attention")
-    problems = [f"{flag} = true, expected false" for flag in flags if content.options.get(flag)]
-    if not isinstance(epsilon, (int, float)) or not 0 < epsilon < 1:
-        problems.append(f"layer_norm_eps = {epsilon!r}, expected a small number above 0")
-    return problems
-
-
 def _settle_bert(found: PretrainedFile, kind: Kind) -> None:
     segments = found.tensors.get(_TOKEN_TYPES)
     found.padding_idx = -1
-    found.wiring = {
-        "family": "bert",
-        "epsilon": float(_bert_epsilon(found.content.options)),
-        "segments": segments.size(0) if segments is not None and segments.dim() else 0,
-    }
+    found.wiring["epsilon"] = float(found.content.options.get("layer_norm_eps", found.wiring["epsilon"]))
+    found.wiring["segments"] = segments.size(0) if segments is not None and segments.dim() else 0
 
 
 _BERT = FileLayout(
@@ -280,9 +243,10 @@ _BERT = FileLayout(
     lambda content: content.is_folder and content.options.get("model_type") == "bert",
     _BERT_RULES,
     {**_SIZES, "segments": "type_vocab_size"},
-    wired=FOLDER.wired,
-    check=_check_bert,
+    wired={**_WIRED, "is_decoder": False, "add_cross_attention": False},
+    check=lambda content: wrong_epsilon(content.options, "layer_norm_eps"),
     settle=_settle_bert,
+    family="bert",
     model_types=("bert",),
 )
 LAYOUTS = (_FAIRSEQ, FOLDER, _BERT)
@@ -291,20 +255,18 @@ LAYOUTS = (_FAIRSEQ, FOLDER, _BERT)
 # ---- XLM-R's way back. ----
 
 _WORDS = "sentence_encoder." + WORDS
-_EXPORTED = {
-    **{ours: f"roberta.embeddings.{name}" for name, ours in _EMBEDDING_NAMES.items()},
-    **{rf"layers.(\d+).{ours}": rf"roberta.encoder.layer.\1.{name}" for name, ours in _LAYER_NAMES.items()},
-}
-_EXPORT_RULES: Tuple[Rule, ...] = (
-    *(
-        rename(
-            rf"sentence_encoder.{ours}.".replace(".", r"\.") + r"(\w+)",
-            theirs + (r".\2" if r"\1" in theirs else r".\1"),
-        )
-        for ours, theirs in _EXPORTED.items()
-    ),
-    rename(r"(lm_head\.(?:dense|layer_norm)\.\w+|lm_head\.bias)", r"\1"),
-)
+_THEIRS = {ours: theirs for names in (_EMBEDDING_NAMES, _LAYER_NAMES) for theirs, ours in names.items()}
+
+
+def _exported(name: str) -> str:
+    """The name of a tensor of ``MaskedLM`` in a folder."""
+    stack, _, rest = name.partition(".")
+    if stack == "lm_head":
+        return name
+    module, _, kind = rest.rpartition(".")
+    found = re.fullmatch(r"layers\.(\d+)\.(.+)", module)
+    place = f"encoder.layer.{found[1]}.{_THEIRS[found[2]]}" if found else f"embeddings.{_THEIRS[module]}"
+    return f"roberta.{place}.{kind}"
 
 
 def write_masked_lm(
@@ -329,7 +291,7 @@ def write_masked_lm(
     overflown = [name for name, tensor in rounded.items() if not bool(torch.isfinite(tensor).all())]
     if overflown:
         raise CheckpointError(f"{origin}: values that are not finite in {dtype}: {listing(overflown)}")
-    stored = apply_rules(rounded, _EXPORT_RULES, origin, "a masked LM").tensors
+    stored = {_exported(name): tensor for name, tensor in rounded.items()}
     stored["roberta.embeddings.token_type_embeddings.weight"] = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
     Path(folder).mkdir(parents=True, exist_ok=True)
     save_tensors(stored, Path(folder) / "model.safetensors")

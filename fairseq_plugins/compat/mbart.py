@@ -65,7 +65,7 @@ def build_model(stock: Any, task: Any, cfg: Any, from_checkpoint: bool = False) 
                 "the languages of the pretrained model, in its order"
             )
     if not from_checkpoint:
-        compare_start(task.langs, task.cfg)
+        compare_start(task.langs, task.cfg, "--langs")
     return stock(task, cfg, from_checkpoint)
 
 
@@ -80,7 +80,7 @@ def load_state_dict(stock: Any, task: Any, state: Dict[str, Any]) -> None:
     """Compare the languages with those of a checkpoint that is about to be decoded."""
     others = dict(state)
     if LANGUAGES in others:
-        compare_order(task.langs, others.pop(LANGUAGES)["langs"], "the checkpoint")
+        compare_order(task.langs, others.pop(LANGUAGES)["langs"], "the checkpoint", "--langs")
     stock(task, others)
 
 

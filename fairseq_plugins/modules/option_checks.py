@@ -1,5 +1,6 @@
 """Options that several pretrained models have, and checks of their values, which a YAML does not make."""
 
+import os
 from dataclasses import fields
 from typing import Any, Dict, Iterable, Mapping
 
@@ -8,8 +9,16 @@ from fairseq.dataclass import ChoiceEnum
 from ..options import option
 
 EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
-LENGTHS = {"encoder": "--max-source-positions", "decoder": "--max-target-positions"}
-"""Side of a model -> option of its longest input."""
+USE_ITS_DICTIONARY = "run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols at its end"
+FIT_NAMES = {
+    "policy": "--embedding-mismatch error",
+    "encoder": "--max-source-positions",
+    "decoder": "--max-target-positions",
+    "shared": "--share-all-embeddings",
+    "tied": "--share-all-embeddings and --share-decoder-input-output-embed",
+    "dictionary": USE_ITS_DICTIONARY,
+}
+"""What messages of ``checkpoints.fitting.Fit`` call the options that help."""
 
 
 def embedding_mismatch_option(more: str = "") -> Any:
@@ -25,9 +34,22 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def embedding_policy(args: Any) -> str:
-    """``--embedding-mismatch error``: the option with its value."""
-    return f"{flag('embedding_mismatch')} {args.embedding_mismatch!s}"
+def fit_names(args: Any) -> Dict[str, str]:
+    """:data:`FIT_NAMES` with the value of ``--embedding-mismatch``."""
+    return {**FIT_NAMES, "policy": f"{flag('embedding_mismatch')} {args.embedding_mismatch!s}"}
+
+
+def frozen_path(cfg: Any, name: str, valid: str) -> str:
+    """The pretrained file that the option ``name`` gives, without which there is no model. Raises ValueError: there is none."""
+    path = getattr(cfg, name)
+    if not path:
+        raise ValueError(f"{flag(name)} is needed: {valid}")
+    if not os.path.exists(path):
+        raise ValueError(
+            f"{flag(name)} {path}: no such file or folder. A checkpoint holds only the trained part; when decoding, give the "
+            f"pretrained model's new place with --model-overrides \"{{'{name}': 'PATH'}}\""
+        )
+    return str(path)
 
 
 def defaults_of(options: Any) -> Dict[str, Any]:

@@ -1,17 +1,17 @@
 """Filling the frozen part of ``transformer_adapter`` from a trained multilingual transformer."""
 
+from pathlib import Path
 from typing import Any, Mapping
 
 from torch import Tensor
 
-from ...checkpoints.fitting import compare_order, load_fitted
+from ...checkpoints.fitting import Fit, compare_order
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import find_settings
 from ...checkpoints.reading import read_checkpoint
-from ...checkpoints.sides import check_dictionary
-from ...checkpoints.vocabulary import as_list, stock_languages, task_options
+from ...checkpoints.vocabulary import as_list, check_entries, entries_beside, stock_languages, task_options
 from ...modules.model_options import sizes_of
-from ...modules.option_checks import flag
+from ...modules.option_checks import FIT_NAMES, USE_ITS_DICTIONARY, flag
 
 OPTION = "--adapter-backbone"
 ADAPTERS = ".adapters."
@@ -54,11 +54,12 @@ def fill(model: Any, args: Any, task: Any) -> LoadReport:
     # Without a list fairseq takes the languages of the pairs, sorted.
     of_pairs = sorted({language for pair in as_list(options.get("lang_pairs")) for language in pair.split("-")})
     listed = stock_languages(content, settings, "[{}]").listed
-    compare_order([str(language) for language in task.langs], listed or of_pairs or None, origin)
+    compare_order([str(language) for language in task.langs], listed or of_pairs or None, origin, "--langs")
     for dictionary in (task.source_dictionary, task.target_dictionary):
-        check_dictionary(path, dictionary, origin)
+        entries = entries_beside(Path(path))
+        check_entries(entries, dictionary.symbols, origin, "the dict.txt beside it", USE_ITS_DICTIONARY)
     _check_rows(model, state, origin)
-    return load_fitted(model, state, origin, random=(r".*\.adapters\..*",))
+    return Fit(model, FIT_NAMES, origin).load(state, random=(r".*\.adapters\..*",))
 
 
 def _compare(settings: Mapping[str, Any], args: Any, names: Any, origin: str) -> None:

@@ -1,34 +1,28 @@
 """Read the frozen language model that a config names, and bring its rows to the data's dictionary."""
 
 import logging
-import os
 import re
 from dataclasses import replace
-from typing import Any, Dict, List, Sequence
+from typing import Any, List, Sequence
 
 import torch
 from torch import Tensor
 
 from ...checkpoints.causal_lm import OUTPUT, read_causal_lm
-from ...checkpoints.fitting import MARKERS, check_sizes
+from ...checkpoints.fitting import MARKERS
+from ...checkpoints.layouts import size_options
 from ...checkpoints.loading import listing, load
-from ...checkpoints.pipeline import WORDS, PretrainedFile
+from ...checkpoints.pipeline import WORDS, PretrainedFile, check_sizes
 from ...checkpoints.reading import fingerprint
 from ...modules.frozen import Frozen
+from ...modules.option_checks import frozen_path
 from ...modules.prefix_decoder import PrefixDecoder
 
 logger = logging.getLogger(__name__)
 
 OPTION = "--pretrained-gpt"
-SIZES: Dict[str, str] = {
-    "decoder_layers": "layers",
-    "decoder_embed_dim": "embed_dim",
-    "decoder_ffn_embed_dim": "ffn_dim",
-    "decoder_attention_heads": "heads",
-    "max_positions": "max_positions",
-}
+SIZES = {option: size for size, option in size_options("decoder", "max_positions").items()}
 """Option -> field of the layout."""
-
 _NEVER_READ = re.compile(r"<s>|<pad>|<unk>|madeupword\d+")
 
 
@@ -37,16 +31,9 @@ def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
 
     Raises ValueError: no or missing file, sizes or dictionary that do not match it.
     """
-    path = cfg.pretrained_gpt
-    if not path:
-        raise ValueError(f"{OPTION} is needed: a Hugging Face GPT-2 folder, or a checkpoint of transformer_lm")
-    if not os.path.exists(path):
-        raise ValueError(
-            f"{OPTION} {path}: no such file or folder. A checkpoint holds only the trained part; when decoding, give the "
-            "pretrained model's new place with --model-overrides \"{'pretrained_gpt': 'PATH'}\""
-        )
+    path = frozen_path(cfg, "pretrained_gpt", "a Hugging Face GPT-2 folder, or a checkpoint of transformer_lm")
     origin = f"{OPTION} {path}"
-    found = read_causal_lm(path, default_heads=cfg.decoder_attention_heads, label="--decoder-attention-heads")
+    found = read_causal_lm(path, heads=cfg.decoder_attention_heads, label="--decoder-attention-heads")
     sizes = {option: getattr(found.layout, size) for option, size in SIZES.items()}
     check_sizes(sizes, cfg, origin, "; gpt_msp and gpt_msp_tiny take every size from the file")
     rows = matching_rows(found, dictionary, origin)

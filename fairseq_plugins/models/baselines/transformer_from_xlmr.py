@@ -11,10 +11,9 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
-from ...checkpoints.fitting import check_sizes, left_closed
+from ...checkpoints.fitting import Fit, left_closed, sizes_of_sides, stack_sources
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import read_masked_lm
-from ...checkpoints.sides import Fit, check_dictionary, check_rows, sizes_of_sides, stack_sources
+from ...checkpoints.pipeline import check_sizes, read_masked_lm
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.filled_model import FilledTransformer
 from ...modules.model_options import (
@@ -27,12 +26,11 @@ from ...modules.model_options import (
 )
 from ...modules.option_checks import (
     EMBEDDING_POLICIES,
-    LENGTHS,
     check_choices,
     check_wiring,
     defaults_of,
     embedding_mismatch_option,
-    embedding_policy,
+    fit_names,
 )
 from ...options import option
 
@@ -141,15 +139,14 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     """
     origin = f"{OPTION} {args.pretrained_xlmr}"
     check_wiring(args, {name: value for name, value in XLMR_WIRING.items() if not name.startswith("decoder")}, origin)
-    found = read_masked_lm(args.pretrained_xlmr, default_heads=args.encoder_attention_heads)
-    check_rows(found, args.pretrained_xlmr)
+    found = read_masked_lm(args.pretrained_xlmr, heads=args.encoder_attention_heads)
     sizes = {"encoder_layers": found.sizes["layers"], **sizes_of_sides(found.sizes, "encoder")}
     check_sizes(sizes, args, origin)
-    fit = Fit(model, embedding_policy(args), LENGTHS, origin)
+    fit = Fit(model, fit_names(args), origin)
     sources = stack_sources(found, "encoder", range(found.sizes["layers"]))
     tensors = {name: found.tensors[source] for name, source in sources.items()}
-    entries = check_dictionary(args.pretrained_xlmr, model.encoder.dictionary, origin)
-    fit.leave_mask_out("encoder", tensors, entries)
+    fit.check_beside("encoder", found.entries)
+    fit.leave_mask_out("encoder", tensors, found.mask_row)
     return fit.load(tensors, sources, _RANDOM)
 
 

@@ -2,11 +2,10 @@
 
 from typing import Any, Dict
 
-from ...checkpoints.fitting import check_sizes
+from ...checkpoints.fitting import Fit, sizes_of_sides, stack_sources
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import DELTALM, PretrainedFile, open_file, read_masked_lm, stack_sizes
-from ...checkpoints.sides import Fit, check_dictionary, check_rows, sizes_of_sides, stack_sources
-from ...modules.option_checks import LENGTHS, embedding_policy
+from ...checkpoints.pipeline import DELTALM, PretrainedFile, check_sizes, open_file, read_masked_lm, stack_sizes
+from ...modules.option_checks import fit_names
 
 _ENCODER_PARTS = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 _BOTTOM = ("self_attn", "self_attn_layer_norm", "fc3", "fc4", "ffn_layer_norm")
@@ -22,8 +21,7 @@ def fill(model: Any, args: Any, option: str) -> LoadReport:
     path, vanilla, from_mlm = getattr(args, option), str(args.decoder_block) == "vanilla", option == "init_from_mlm"
     origin = f"--{option.replace('_', '-')} {path}"
     if from_mlm:
-        found = read_masked_lm(path, default_heads=args.encoder_attention_heads)
-        check_rows(found, path)
+        found = read_masked_lm(path, args.encoder_attention_heads)
         sources = from_masked_lm(found, args, origin)
     else:
         found = open_file(path, DELTALM)
@@ -33,11 +31,11 @@ def fill(model: Any, args: Any, option: str) -> LoadReport:
         check_sizes(sizes_of(found), args, origin)
         sources = {name: name for name in found.tensors}
     tensors = {name: found.tensors[source] for name, source in sources.items()}
-    fit = Fit(model, embedding_policy(args), LENGTHS, origin)
+    fit = Fit(model, fit_names(args), origin)
     for side in ("encoder", "decoder"):
-        entries = check_dictionary(path, getattr(model, side).dictionary, origin)
+        fit.check_beside(side, found.entries)
         if from_mlm:
-            fit.leave_mask_out(side, tensors, entries)
+            fit.leave_mask_out(side, tensors, found.mask_row)
     names = sources if from_mlm else found.sources
     return fit.load(tensors, names, _CROSS_ATTENTION if from_mlm and vanilla else ())
 

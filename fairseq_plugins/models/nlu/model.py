@@ -17,7 +17,7 @@ from ...checkpoints.loading import load
 from ...checkpoints.reading import PathLike
 from ...modules.filled_model import FilledModel
 from ...modules.model_options import as_namespace, register_architectures, writable
-from ...modules.option_checks import embedding_policy
+from ...modules.option_checks import fit_names
 from ...modules.text_encoder import TextEncoder
 from . import nlu_pretrained
 from .config import ARCHITECTURES, OF_STOCK_ENCODER, POOLING_OF, NLUEncoderOptions, complete
@@ -69,7 +69,7 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
         start = nlu_pretrained.find_start(as_namespace(args), task)
         encoder = TextEncoder(start.layout, **{name: getattr(args, name) for name in OF_STOCK_ENCODER})
         encoder.apply(init_bert_params)
-        nlu_pretrained.fill(encoder, start, embedding_policy(args))
+        nlu_pretrained.fill(encoder, start, fit_names(args))
         with writable(args):
             setattr(args, LAYOUT_ENTRY, asdict(start.layout))
             setattr(args, LANGUAGES_ENTRY, list(start.languages) if start.languages else None)

@@ -9,22 +9,13 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from ...checkpoints.encoders import read_encoder
-from ...checkpoints.fitting import (
-    check_entries,
-    check_sizes,
-    explain,
-    fit_positions,
-    fit_words,
-    left_closed,
-    load_fitted,
-    started_from,
-)
+from ...checkpoints.fitting import Fit, explain, left_closed, started_from
 from ...checkpoints.inspection import CheckpointError
 from ...checkpoints.layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY, EncoderLayout, family_layout, layout_from
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import POSITIONS, WORDS, PretrainedFile, find_settings
+from ...checkpoints.pipeline import WORDS, PretrainedFile, check_sizes, find_settings
 from ...checkpoints.reading import read_checkpoint
-from ...checkpoints.vocabulary import MASK, STYLES, as_dict, languages_of
+from ...checkpoints.vocabulary import MASK, STYLES, as_dict, check_entries, languages_of
 from ...modules.option_checks import flag
 
 logger = logging.getLogger(__name__)
@@ -89,23 +80,17 @@ def find_start(args: Any, task: Any) -> Start:
     return _from_options(args, dictionary)._replace(absent=absent)
 
 
-def fill(encoder: nn.Module, start: Start, policy: str) -> Optional[LoadReport]:
-    """Fill a ``TextEncoder`` from the file it starts from, with the encoder's rows, by the policy, and its positions.
+def fill(encoder: nn.Module, start: Start, names: Mapping[str, str]) -> Optional[LoadReport]:
+    """Fill a ``TextEncoder`` from the file it starts from, with the encoder's rows, by the policy of ``names``, and its positions.
 
     Returns what became of every tensor; None where there is no file. Raises ValueError: the policy does not allow to fit the rows.
     """
     if start.file is None:
         return None
-    tensors, changes, own = dict(start.file.tensors), {}, encoder.state_dict()
+    tensors, fit = dict(start.file.tensors), Fit(encoder, names, start.origin, start.file.languages or ())
     if start.adds_mask:
-        tensors[WORDS], changes[WORDS] = with_mask_row(tensors[WORDS])
-    elif len(tensors[WORDS]) != len(own[WORDS]):
-        languages = start.file.languages or ()
-        tensors[WORDS], changes[WORDS] = fit_words(tensors[WORDS], own[WORDS], policy, start.origin, languages)
-    if POSITIONS in own and len(tensors[POSITIONS]) != len(own[POSITIONS]):
-        want, unused, option = len(own[POSITIONS]), start.layout.padding_idx + 1, flag("max_source_positions")
-        tensors[POSITIONS], changes[POSITIONS] = fit_positions(tensors[POSITIONS], want, unused, start.origin, option)
-    return load_fitted(encoder, tensors, start.origin, changes=changes)
+        tensors[WORDS], fit.changes[WORDS] = with_mask_row(tensors[WORDS])
+    return fit.load(tensors)
 
 
 def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
@@ -124,10 +109,6 @@ def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
     layout, positions = found.layout, args.max_source_positions
     fields = {**SIZES, "encoder_family": "family"}
     check_sizes({name: getattr(layout, field) for name, field in fields.items()}, args, origin)
-    if positions is not None and positions > layout.max_positions:
-        raise ValueError(
-            f"{flag('max_source_positions')} {positions}: {origin} has {layout.max_positions} positions; valid: at most that"
-        )
     _compare_languages(found.languages, dictionary, origin, found.layout.family)
     _compare_rows(found, dictionary, str(args.embedding_mismatch), str(args.unnamed_rows), origin)
     layout = replace(layout, vocab_size=len(dictionary), max_positions=positions or layout.max_positions)
@@ -207,9 +188,6 @@ def _compare_rows(found: PretrainedFile, dictionary: Dictionary, policy: str, un
         return  # the numbers will be explained
     if found.entries:
         check_entries(found.entries, dictionary.symbols, origin, "its vocabulary", USE_ITS_DICTIONARY)
-    elif (found.mask_last or found.mask_row is not None) and MASK in dictionary:
-        index, row = dictionary.index(MASK), rows - 1 if found.mask_row is None else found.mask_row
-        if index != row:
-            raise ValueError(
-                f"{MASK} is entry {index} of the dictionary, but row {row} of {origin}; {USE_ITS_DICTIONARY}"
-            )
+    elif MASK in dictionary and found.mask_row not in (None, dictionary.index(MASK)):
+        entry = f"{MASK} is entry {dictionary.index(MASK)} of the dictionary"
+        raise ValueError(f"{entry}, but row {found.mask_row} of {origin}; {USE_ITS_DICTIONARY}")

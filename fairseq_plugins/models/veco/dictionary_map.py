@@ -55,6 +55,17 @@ def cut_rows(
     return tensor[torch.tensor(rows)], change
 
 
+def kept_entries(entries: Sequence[str], kept: Sequence[bool], origin: str) -> List[str]:
+    """The ``entries`` of the pretrained dict.txt, if there is one, that the map keeps; ValueError: it has other lines."""
+    if entries and len(entries) - len(kept) != SPECIAL_ROWS:
+        raise ValueError(
+            f"--resized-dict-map has {len(kept):,} lines; valid: {len(entries) - SPECIAL_ROWS:,}, one for each entry of the "
+            f"dict.txt beside {origin}"
+        )
+    stays = zip(entries[SPECIAL_ROWS:], kept)
+    return [*entries[:SPECIAL_ROWS], *(entry for entry, kept_here in stays if kept_here)]
+
+
 def _check_mask(rows: Sequence[int], mask_row: int, mask_at: Optional[int], origin: str) -> None:
     """The row of ``<mask>`` goes to its entry of the data's dictionary, and no other row does. Raises ValueError: it does not."""
     found = rows.index(mask_row) if mask_row in rows else None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...checkpoints.fitting import left_closed
 from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable
-from ...modules.option_checks import defaults_of, embedding_policy
+from ...modules.option_checks import defaults_of, fit_names
 from . import veco_pretrained
 from .config import ARCHITECTURES, VECOOptions, resolve
 from .prepared_model import PreparedModel
@@ -40,7 +40,7 @@ class VECOModel(PreparedModel):
         kind: Type[PreparedModel] = VECOPretrainingModel if pretrains else cls
         model: PreparedModel = TransformerModel.build_model.__func__(kind, plain, task)
         model.choice, model.kept_rows = choice, getattr(task, "kept_rows", None)
-        model.embedding_policy = embedding_policy(args)
+        model.fit_names = fit_names(args)
         path = args.init_from_mlm
         if path:
             absent = left_closed("--init-from-mlm", path, plain, task)

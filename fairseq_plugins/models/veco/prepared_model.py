@@ -1,11 +1,12 @@
 """What the two VECO models have in common: a stock transformer that reads pretrained states and says what became of them."""
 
 import logging
-from typing import Dict, Optional, Sequence
+from typing import Dict, Mapping, Optional, Sequence
 
 from torch import Tensor
 
 from ...modules.filled_model import FilledTransformer
+from ...modules.option_checks import FIT_NAMES
 from .config import VECOOptions
 from .layer_choice import LayerChoice
 
@@ -18,13 +19,13 @@ class PreparedModel(FilledTransformer):
     Attributes:
         choice: the layers that encoder and decoder take from a pretrained stack.
         kept_rows: for each entry of the pretrained dict.txt whether the data's dictionary has it; None = the same dictionary.
-        embedding_policy: ``--embedding-mismatch`` with its value.
+        fit_names: see ``modules.option_checks``.
     """
 
     own_options = VECOOptions
     choice: Optional[LayerChoice] = None
     kept_rows: Optional[Sequence[bool]] = None
-    embedding_policy = "--embedding-mismatch error"
+    fit_names: Mapping[str, str] = FIT_NAMES
 
     def adapt(self, state_dict: Dict[str, Tensor]) -> None:
         """Turn a pretrained state into one of this model, in place; ValueError where it does not fit."""

@@ -5,7 +5,8 @@ from typing import Any, Callable, Dict, Optional, Sequence
 import torch
 from torch import Tensor, nn
 
-from ...checkpoints.layouts import MASK_ROW, marked_mask
+from ...checkpoints.layouts import MASK_ROW
+from ...checkpoints.veco import marked_mask
 from ...checkpoints.vocabulary import MASK
 from ...modules.prefix_masked_lm import MaskedLMHead, initialise
 from .prepared_model import PreparedModel

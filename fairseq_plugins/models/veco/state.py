@@ -7,17 +7,16 @@ from typing import Any, Dict, Optional, Set, Tuple
 import torch
 from torch import Tensor
 
-from ...checkpoints.fitting import MARKERS, folded
-from ...checkpoints.layouts import PRETRAINED_HERE, mask_row
+from ...checkpoints.fitting import MARKERS, Fit, folded
 from ...checkpoints.loading import LoadReport, mismatches
-from ...checkpoints.sides import Fit, trailing_tags
+from ...checkpoints.veco import PRETRAINED_HERE, mask_row
 from ...checkpoints.vocabulary import MASK
-from ...modules.option_checks import LENGTHS
 from .dictionary_map import SPECIAL_ROWS, cut_rows
 
 logger = logging.getLogger(__name__)
 
 SIDES = ("encoder", "decoder")
+_TAG = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(.+)")
 _CROSS_ATTENTION = re.compile(r"encoder_attn(?:_layer_norm)?\..+")
 _HEADS = re.compile(r"(lm_head|classification_heads)\..+")
@@ -108,7 +107,7 @@ class StackReader:
         if stack:
             self._check_scale()
         self._select(choices)
-        fit = Fit(self.model, self.model.embedding_policy, LENGTHS, _STATE)
+        fit = Fit(self.model, self.model.fit_names, _STATE)
         self._rows(fit, stack)
         if stack:
             self._check_complete(fit.targets)
@@ -232,15 +231,16 @@ class StackReader:
         dictionary, words = getattr(self.model, side).dictionary, self.state.get(f"{side}.embed_tokens.weight")
         if self.pretrained_here:
             # Anywhere: in pre-training <mask> takes the place that the data's dictionary gives it.
-            fit.leave_mask_out(side, self.state, None, self.mask_row)
+            fit.leave_mask_out(side, self.state, self.mask_row)
             return
         rows = 0 if words is None else words.size(0)
         # With all layers of the stack it may be a translator in which nothing has moved. A dictionary of as many entries is then
         # its own, unless it is that of a released one, which scales, with the one tag more for which <mask> makes room.
         likely = self.tied and not self.model.cfg.no_scale_embedding
-        released = self.released or (likely and (MASK in dictionary or len(trailing_tags(dictionary)) == 1))
-        if released or rows != len(dictionary):
-            fit.leave_mask_out(side, self.state, None, rows - 1 if released else None)
+        one_tag = [bool(_TAG.fullmatch(entry)) for entry in dictionary.symbols[-2:]] == [False, True]
+        released = self.released or (likely and (MASK in dictionary or one_tag))
+        if words is not None and (released or rows != len(dictionary)):
+            fit.leave_mask_out(side, self.state, rows - 1)
 
     def _check_complete(self, targets: Dict[str, Tensor]) -> None:
         """fairseq hides which tensors do not fit: compare before it does. Raises ValueError: names them."""

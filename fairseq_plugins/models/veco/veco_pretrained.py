@@ -1,15 +1,14 @@
 """Filling a VECO from a masked LM: everything but cross-attention; every tensor has a source, which the log names."""
 
 import logging
-from typing import Any, Optional
+from typing import Any
 
-from ...checkpoints.fitting import check_sizes, fit_words
+from ...checkpoints.fitting import Fit, sizes_of_sides, stack_sources
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import PretrainedFile, read_masked_lm
-from ...checkpoints.sides import Fit, check_dictionary, sizes_of_sides, stack_sources
-from ...checkpoints.vocabulary import MASK, read_dictionary
-from ...modules.option_checks import LENGTHS, embedding_policy
-from .dictionary_map import cut_rows
+from ...checkpoints.pipeline import PretrainedFile, check_sizes, read_masked_lm
+from ...checkpoints.vocabulary import MASK
+from ...modules.option_checks import fit_names
+from .dictionary_map import cut_rows, kept_entries
 from .layer_choice import LayerChoice
 
 logger = logging.getLogger(__name__)
@@ -26,7 +25,7 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     not fit.
     """
     origin = f"--init-from-mlm {path}"
-    found = read_masked_lm(path, default_heads=args.encoder_attention_heads)
+    found = read_masked_lm(path, args.encoder_attention_heads)
     _check(found, args, model.choice, origin)
     stack, choice = model.choice.stack, model.choice
     last = tuple(range(stack - args.decoder_layers, stack))
@@ -39,18 +38,15 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     tensors = {name: found.tensors[source] for name, source in sources.items()}
     used = set(sources.values())
     unused = LoadReport((), dropped=tuple(name for name in found.tensors if name not in used))
-    fit, mask_row = Fit(model, embedding_policy(args), LENGTHS, origin), _mask_row(found, origin)
+    fit, kept = Fit(model, fit_names(args), origin), model.kept_rows
     for side in ("encoder", "decoder"):
-        dictionary, kept = getattr(model, side).dictionary, model.kept_rows
-        entries = check_dictionary(path, dictionary, origin, kept, "--resized-dict-map")
+        fit.check_beside(side, found.entries if kept is None else kept_entries(found.entries, kept, origin))
         if kept is None:
-            fit.leave_mask_out(side, tensors, entries, mask_row)
+            fit.leave_mask_out(side, tensors, found.mask_row)
         else:
-            name, mask_at = f"{side}.embed_tokens.weight", dictionary.index(MASK) if MASK in dictionary else None
-            tensors[name], fit.changes[name] = cut_rows(tensors[name], kept, mask_at, name, origin, mask_row)
-    if HEAD_BIAS in tensors and tensors[HEAD_BIAS].shape != fit.targets[HEAD_BIAS].shape:
-        bias, target = tensors[HEAD_BIAS], fit.targets[HEAD_BIAS]
-        tensors[HEAD_BIAS], fit.changes[HEAD_BIAS] = fit_words(bias, target, fit.policy, origin)
+            name, dictionary = f"{side}.embed_tokens.weight", getattr(model, side).dictionary
+            mask_at = dictionary.index(MASK) if MASK in dictionary else None
+            tensors[name], fit.changes[name] = cut_rows(tensors[name], kept, mask_at, name, origin, found.mask_row)
     report = fit.load(tensors, sources, _CROSS_ATTENTION)
     left = unused.summary().splitlines()[-1]
     logger.info("%s: random: cross-attention of %d layers; of the file %s", origin, args.decoder_layers, left)
@@ -69,15 +65,3 @@ def _check(found: PretrainedFile, args: Any, choice: LayerChoice, origin: str) -
         raise ValueError(
             f"{origin} has {choice.stack} layers; --decoder-layers {args.decoder_layers}: valid: at most as many"
         )
-
-
-def _mask_row(found: PretrainedFile, origin: str) -> Optional[int]:
-    """Row of ``<mask>`` by the file or the dict.txt beside it; None where neither tells, ValueError where they differ."""
-    entries = read_dictionary(found.dictionary_path) if found.dictionary_path else []
-    listed = entries.index(MASK) if MASK in entries else None
-    if listed is not None and found.mask_row is not None and listed != found.mask_row:
-        raise ValueError(
-            f"{origin} has {MASK} in row {found.mask_row}, the dict.txt beside it as entry {listed}; valid: the dictionary that it "
-            "was pre-trained with"
-        )
-    return found.mask_row if listed is None else listed

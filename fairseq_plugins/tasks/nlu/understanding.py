@@ -194,7 +194,7 @@ class NLUTask(OwnRun):
         checkpoint that training starts from has other languages, or another order.
         """
         if self.input_format.needs_language and not from_checkpoint:
-            compare_start(self.languages.names, self.cfg)
+            compare_start(self.languages.names, self.cfg, "--langs")
         model = super().build_model(cfg, from_checkpoint)
         limits = model.max_positions()  # an encoder-decoder has two
         most = min(limits) if isinstance(limits, tuple) else limits

@@ -92,7 +92,7 @@ def test_names_of_the_rows(tmp_path):
     ("changes", "message"),
     [
         ({"model_type": "gpt_neo"}, "model_type = 'gpt_neo', expected one of gpt2"),
-        ({"activation_function": "silu"}, "activation_function = 'silu', expected one of gelu_new"),
+        ({"activation_function": "silu"}, "activation_function = 'silu', expected 'gelu_new' or 'gelu_"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True, expected False"),
         ({"n_layer": 5}, "its options say layers = 5, its tensors 3"),
     ],
@@ -116,5 +116,5 @@ def test_other_tensors(tmp_path):
         with pytest.raises(CheckpointError, match=message):
             read_causal_lm(folder)
     source = {**gpt_builders.tensors(), "lm_head.weight": torch.zeros(gpt_builders.ROWS, WIDTH)}
-    with pytest.raises(CheckpointError, match="lm_head.weight is not transformer.wte.weight"):
+    with pytest.raises(CheckpointError, match="lm_head.weight and transformer.wte.weight differ"):
         read_causal_lm(gpt_builders.write(tmp_path / "untied", source))

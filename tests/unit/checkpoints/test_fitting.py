@@ -70,22 +70,22 @@ def test_the_file_that_fairseq_will_read(tmp_path):
 
 
 def test_the_order_is_compared(tmp_path, caplog):
-    compare_order(["en", "de"], ("en", "de"), "x.pt")
+    compare_order(["en", "de"], ("en", "de"), "x.pt", "--langs")
     for langs in (["de", "en"], ["en", "de", "fr"], ["en"]):
         with pytest.raises(ValueError, match=f"--langs {','.join(langs)}: x.pt was trained with en,de; give the same"):
-            compare_order(langs, ("en", "de"), "x.pt")
-    compare_order(["de", "en"], None, "x.pt")
+            compare_order(langs, ("en", "de"), "x.pt", "--langs")
+    compare_order(["de", "en"], None, "x.pt", "--langs")
     assert "x.pt does not tell its languages" in caplog.text
 
 
 def test_what_a_start_says(tmp_path):
     path = tmp_path / "start.pt"
     given = options(finetune_from_model=str(path))
-    compare_start(["de", "en"], given)
+    compare_start(["de", "en"], given, "--langs")
     for namespace in (False, True):
         task = {"_name": "translation_from_pretrained_bart", "langs": "en,de"}
         nlu_builders.stock_checkpoint(path, MODEL, task, namespace)
-        compare_start(["en", "de"], given)
+        compare_start(["en", "de"], given, "--langs")
         with pytest.raises(ValueError, match="start.pt was trained with en,de"):
-            compare_start(["de", "en"], given)
+            compare_start(["de", "en"], given, "--langs")
     assert language_state(["en", "de"]) == {"languages": {"langs": ["en", "de"]}}

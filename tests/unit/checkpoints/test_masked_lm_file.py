@@ -131,8 +131,7 @@ def test_heads(tmp_path):
     with pytest.raises(CheckpointError, match="heads = 3, expected a divisor of the width 8"):
         read_masked_lm(silent, heads=3)
     telling = write_fairseq(tmp_path / "telling.pt", current_state(TENSORS))
-    with pytest.raises(CheckpointError, match="heads = 4 was given, but the file says encoder_attention_heads = 2"):
-        read_masked_lm(telling, heads=4)
+    assert read_masked_lm(telling, heads=4).sizes["heads"] == 2
 
 
 PRE, LAYERS = "encoder.sentence_encoder.", "encoder.sentence_encoder.layers."
@@ -161,7 +160,7 @@ def nothing(state):
         (
             lambda s: s.update({LAYERS + "0.fc1.weight": torch.ones(12, 8, dtype=torch.int8)}),
             {},
-            r"not floating-point: sentence_encoder\.layers\.0\.fc1\.weight torch\.int8",
+            r"not floating-point: encoder\.sentence_encoder\.layers\.0\.fc1\.weight",
         ),
         (without("embed_positions"), {}, "has no matrix for .*embed_positions.weight"),
         (nothing, {"encoder_layers": 6}, "options say layers = 6, its tensors 12"),

@@ -175,7 +175,7 @@ BAD = {
     "other tensors": (rewritten("model.safetensors", lambda old: OTHER), "tensors have the fingerprint .* config.json"),
     "truncated": (rewritten("model.safetensors", lambda old: old[:-3]), r"model\.safetensors: truncated, damaged"),
     "no tensors": (lambda f: (f / "model.safetensors").unlink(), "expected a folder with config.json and model.safe"),
-    "no JSON": (rewritten("config.json", lambda old: b"{"), r"config\.json: is no JSON"),
+    "no JSON": (rewritten("config.json", lambda old: b"{"), r"config\.json: is no readable JSON"),
     "foreign": (rewritten("config.json", lambda old: b'{"model_type": "bert"}'), "was not written by this package"),
     "newer": (edited(lambda c: c["fairseq_plugins"].update(format=99)), "format 99 .*reads formats 1 to"),
     "layout": (edited(lambda c: c.update(layout=2)), "expected layout 1"),
@@ -224,7 +224,7 @@ def test_deeply_nested_json_is_refused_by_name(tmp_path, exported, depth):
     file = tmp_path / "folder" / "config.json"
     nested = "[" * depth + "]" * depth
     file.write_text(json.dumps({**exported, "task_state": {"x": 0}}).replace('{"x": 0}', f'{{"x": {nested}}}'))
-    with pytest.raises(CheckpointError, match=r"config\.json.*(no JSON|nested deeper)"):
+    with pytest.raises(CheckpointError, match=r"config\.json.*(no readable JSON|nested deeper)"):
         import_checkpoint(tmp_path / "folder", tmp_path / "made.pt")
     assert not (tmp_path / "made.pt").exists()
     with pytest.raises(CheckpointError, match=r"config\.json: (is no readable JSON|.*model_type)"):

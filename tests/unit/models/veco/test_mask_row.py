@@ -4,14 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq import models
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import EMA
 
 from fairseq_plugins.checkpoints import CheckpointError, average, read_checkpoint, read_masked_lm
 from fairseq_plugins.checkpoints.export import export_checkpoint, import_checkpoint
-from fairseq_plugins.checkpoints.sides import check_rows
 from fairseq_plugins.models.sga.sga_pretrained import read_pretrained
-from tests import builders, veco_builders
+from tests import builders, deltalm_builders, veco_builders
 from tests.veco_builders import LAYERS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -69,7 +69,7 @@ def test_the_state_of_a_pretraining_tells_it_whatever_becomes_of_its_numbers(tmp
     import_checkpoint(tmp_path / "out", tmp_path / "back.pt")
     assert read_checkpoint(tmp_path / "back.pt")["model"][MARK].shape == shape
     found = read_masked_lm(tmp_path / "back.pt")
-    assert (found.mask_row, found.mask_last) == (builders.MASK, False)
+    assert found.mask_row == builders.MASK
     assert MARK not in found.tensors and MARK in found.report.dropped
 
 
@@ -112,18 +112,24 @@ def test_mask_elsewhere_is_refused(source, tmp_path):
         translator(source, pretrained(), tmp_path, mask=True, pieces=builders.PIECES + 2)
 
 
-def test_readers_that_need_it_last_say_so(tmp_path):
-    """Those of the other models, which have no use for tags."""
+def test_a_reader_that_needs_it_last_says_so(tmp_path):
+    """SGA, whose task adds it behind every dictionary."""
     path = write(tmp_path / "pretrained.pt", pretrained())
-    with pytest.raises(ValueError, match="has <mask> in row 29 and 2 rows behind it; valid here: a masked LM"):
-        check_rows(read_masked_lm(path), str(path))
     cfg, symbols = SimpleNamespace(pretrained_mlm=path, encoder_attention_heads=None), builders.dictionary(27)
     with pytest.raises(ValueError, match=r"<mask> have ids \(0, 1, 2, 3, 31\) .* \(0, 1, 2, 3, 29\)"):
         read_pretrained(cfg, {}, symbols)
-    last = write(tmp_path / "last.pt", pretrained(mask=True))
-    found = read_masked_lm(last)
-    check_rows(found, str(last))
-    assert found.mask_row == builders.MASK
+    assert read_masked_lm(write(tmp_path / "last.pt", pretrained(mask=True))).mask_row == builders.MASK
+
+
+@pytest.mark.parametrize(
+    ("arch", "option"), [("deltalm_tiny", "init_from_mlm"), ("transformer_from_xlmr_tiny", "pretrained_xlmr")]
+)
+def test_other_models_leave_it_out_wherever_it_is(tmp_path, arch, option):
+    state = pretrained()
+    args = deltalm_builders.arguments(arch=arch, **{option: write(tmp_path / "pretrained.pt", state)})
+    symbols = builders.of_symbols([*builders.piece_names(), *TAGS])
+    model = models.build_model(args, builders.task_of(symbols))
+    assert_rows(model, state, [row for row in range(ROWS) if row != builders.MASK])
 
 
 def test_a_dictionary_beside_the_masked_lm_agrees_or_is_refused(tmp_path):
@@ -132,7 +138,7 @@ def test_a_dictionary_beside_the_masked_lm_agrees_or_is_refused(tmp_path):
     (tmp_path / "dict.txt").write_text("".join(f"{text} 1\n" for text in [*pieces, "<mask>", *TAGS]))
     assert_rows(translator("masked LM", state, tmp_path, **BEFORE_TAGS), state, list(range(ROWS)))
     (tmp_path / "dict.txt").write_text("".join(f"{text} 1\n" for text in [*pieces, *TAGS, "<mask>"]))
-    with pytest.raises(ValueError, match="has <mask> in row 29, the dict.txt beside it as entry 31"):
+    with pytest.raises(ValueError, match="has <mask> in row 29, where dict.txt has '\\[en\\]'"):
         translator("masked LM", state, tmp_path, mask=True, tags=TAGS)
 
 
