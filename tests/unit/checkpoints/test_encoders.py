@@ -157,7 +157,7 @@ def _mbart_folder(folder, **config):
 
 def test_an_activation_that_the_encoder_does_not_have_is_refused(tmp_path):
     _mbart_folder(tmp_path, activation_function="silu")
-    with pytest.raises(CheckpointError, match="activation_function = 'silu', expected gelu or relu"):
+    with pytest.raises(CheckpointError, match="activation_function = 'silu', expected 'gelu' or 'relu'"):
         read_encoder(tmp_path)
 
 
