@@ -178,11 +178,27 @@ def to_device(value, device):
     return apply_to_sample(lambda tensor: tensor.to(device), value)
 
 
+def collated(data, rows, device):
+    """Items of a data set as a batch."""
+    return to_device(data.collater([data[row] for row in rows]), device)
+
+
 def forward_losses(model, sample, **options):
     """The losses of the model's forward, (B,) nats each; ``options`` are more of its arguments."""
     targets, net_input = sample["target"], sample["net_input"]
     lengths = (targets.ne(PAD) & targets.ne(EOS)).sum(1)
     return model(net_input["src_tokens"], net_input["src_lengths"], targets, lengths, **options)[0]
+
+
+def moved(model, loss, steps=1):
+    """Names of the parameters that steps of Adam change."""
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    return {name for name, parameter in model.named_parameters() if not torch.equal(before[name], parameter)}
 
 
 def built_both_ways(arch, task_name, of, device="cpu", **given):

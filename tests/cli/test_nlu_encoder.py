@@ -48,7 +48,6 @@ def test_it_validates_in_another_language(trained, decode):
 
 
 def test_a_stock_mbart_classifies_with_its_decoder(trained, train, decode, tmp_path):
-    """It learns, and validation reads its checkpoint."""
     data = trained.root / "bin"
     task = f"""--task cross_lingual_classification --criterion sentence_prediction --input-format mbart --add-prev-output-tokens
         --langs {",".join(nlu_builders.LANGUAGES)} --max-positions 30 --batch-size 4 --log-format json --valid-subset valid.de"""

@@ -68,7 +68,6 @@ def test_adapters_train_resume_and_decode(root, train, decode, run_cli, tmp_path
 
 
 def test_msp_from_a_stock_language_model(root, train, decode, tmp_path):
-    """Pre-train with language_modeling, prompt, average, decode with a beam; the checkpoints hold the prompts alone."""
     text, lm, run = tmp_path / "text", tmp_path / "lm", tmp_path / "run"
     words = (root / "bin" / "dict.en.txt").read_bytes()
     for folder in (text, lm):

@@ -63,7 +63,6 @@ def test_resume_across_an_epoch_equals_an_uninterrupted_run(trained, run, tmp_pa
 
 
 def test_generate_writes_every_sentence_without_tags(trained, root, decode):
-    """The pretrained file is not read again."""
     (root / "masked_lm").rename(root / "elsewhere")
     done = decode(root / "bin", trained / "checkpoint_best.pt", f"{DECODING} --max-len-b 8")
     (root / "elsewhere").rename(root / "masked_lm")

@@ -18,174 +18,115 @@ from typing import Any, Callable, NamedTuple
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads do not survive a fork
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402 after the number of threads
+
 PACKAGE = "fairseq_plugins"
 RED, GREEN = 1, 0
 
 
 class Defect(NamedTuple):
-    """A function of the package (``module:name`` or ``module:Class.name``), what takes its place, and tests that must fail."""
+    """What is wrong, a function of the package (``module:name`` or ``module:Class.name``), and what makes the wrong one of it."""
 
+    name: str
     target: str
-    tests: str
     make: Callable[[Any], Any]
+    tests: str = ""
+    """Those that must fail; of the module where not given."""
 
-    @property
-    def name(self):
-        """What is wrong."""
-        return f"{self.target}: {self.make.__name__.replace('_', ' ')}"
 
+def exchanged_layers(original):
+    def wrong(*args):
+        found = original(*args).items()
+        return {mine: re.sub(r"(?<=layers\.)\d+", lambda match: str(int(match[0]) ^ 1), file) for mine, file in found}
 
-DEFECTS = []
+    return wrong
 
 
-def defect(target, tests):
-    """Enter a function that takes the original one and returns the wrong one."""
-
-    def enter(make):
-        DEFECTS.append(Defect(target, tests, make))
-        return make
-
-    return enter
-
-
-# ---- Masks, positions, prompts. ----
-
-
-@defect("ops.masks:lengths_to_padding_mask", "unit/ops/test_masks.py")
-def True_means_a_token(original):
-    return lambda *args, **kwargs: ~original(*args, **kwargs)
-
-
-@defect("ops.masks:additive_key_mask", "unit/ops/test_masks.py")
-def padding_is_attended(original):
-    return lambda mask, dtype: original(mask & False, dtype)
-
-
-@defect("ops.answer_spans:outside_passage", "unit/ops/test_answer_spans.py")
-def answers_lie_outside_the_passage(original):
-    return lambda *args: ~original(*args)
-
-
-@defect("modules.prefix_encoder:PrefixEncoder.token_positions", "reference/test_masked_lm_equality.py")
-def positions_begin_one_later(original):
-    return lambda self, tokens: original(self, tokens) + 1
-
-
-@defect("modules.prompts:Prompts.forward", "reference/test_sga_forward.py")
-def prompts_of_the_layers_in_another_order(original):
-    return lambda self: original(self)[::-1]
-
-
-@defect("models.sga.guidance:SemanticProjection.forward", "reference/test_sga_forward.py")
-def keys_and_values_are_exchanged(original):
-    return lambda self, hidden: original(self, hidden)[::-1]
-
-
-@defect("models.sga.model:SGAModel.duplicate", "reference/test_mask_predict.py")
-def slots_copy_the_next_source_token(original):
-    return lambda self, tokens: original(self, tokens).roll(-1, dims=1)
-
-
-# ---- Frozen parts. ----
-
-
-@defect("modules.frozen:Frozen.train", "unit/modules/test_frozen.py")
-def dropout_in_frozen_parts(original):
-    from torch import nn
-
-    return nn.Module.train
-
-
-@defect("modules.frozen:Frozen.requires_grad_", "unit/modules/test_frozen.py")
-def frozen_parts_can_be_trained(original):
-    from torch import nn
-
-    return nn.Module.requires_grad_
-
-
-@defect("models.veco.pretraining:VECOPretrainingModel.freeze_backbone", "unit/models/veco")
-def the_first_phase_trains_everything(original):
-    return lambda self, frozen: original(self, False)
-
-
-# ---- Losses. ----
-
-
-@defect("ops.ctc:collapse_mask", "reference/test_ctc.py")
-def the_collapse_keeps_repeats(original):
-    return lambda tokens, lengths, blank: original(tokens, lengths, blank) | tokens.ne(blank)
-
-
-@defect("ops.ctc:alignable", "unit/ops/test_ctc.py")
-def every_target_fits_its_slots(original):
-    return lambda *args: original(*args) | True
-
-
-@defect("ops.vocab_loss:label_smoothed", "unit/criterions/test_label_smoothed_linear_cross_entropy.py")
-def labels_are_not_smoothed(original):
-    return lambda nll, smooth, label_smoothing, vocab_size: nll
-
-
-@defect("ops.noise:corrupt_slots", "unit/ops/test_noise.py")
-def the_denoiser_sees_no_noise(original):
-    return lambda tokens, *args, **kwargs: tokens
-
-
-@defect("ops.mask_predict:masked_counts", "unit/ops/test_mask_predict.py")
-def one_iteration_too_few_is_masked(original):
-    return lambda lengths, step, iterations: original(lengths, step + 1, iterations)
-
-
-@defect("models.sga.model:SGAModel.projection", "unit/generators/test_sga_generator.py")
-def decoding_without_the_bias(original):
-    return property(lambda self: (original.fget(self)[0], None))
-
-
-# ---- Epochs, sampling, resuming. ----
-
-
-@defect("ops.counter_noise:epoch_address", "unit/ops/test_counter_noise.py")
-def every_epoch_has_the_same_noise(original):
-    return lambda seed, epoch: original(seed, 1)
-
-
-@defect("data.stream_sampling:epoch_rng", "unit/data/test_stream_sampling.py unit/data/test_span_corruption_dataset.py")
-def every_epoch_draws_the_same_texts(original):
-    return lambda seed, epoch, purpose: original(seed, 1, purpose)
-
-
-@defect("data.stream_sampling:sampling_probabilities", "unit/tasks/test_translation_multi_temperature.py")
-def the_temperature_is_ignored(original):
-    return lambda sizes, temperature, *more: original(sizes, 1.0, *more)
-
-
-@defect("data.epoch_dataset:EpochDataset.can_reuse_epoch_itr_across_epochs", "unit/data")
-def the_first_epoch_is_repeated(original):
-    return property(lambda self: True)
-
-
-# ---- Pretrained files. ----
-
-
-@defect("models.deltalm.deltalm_pretrained:from_masked_lm", "unit/models/test_deltalm_pretrained.py")
-def odd_and_even_layers_are_exchanged(original):
-    def other(match):
-        return str(int(match[0]) ^ 1)
-
-    def exchanged(*args):
-        return {mine: re.sub(r"(?<=layers\.)\d+", other, theirs) for mine, theirs in original(*args).items()}
-
-    return exchanged
-
-
-@defect("checkpoints.reading:read_checkpoint", "unit/checkpoints/test_reading.py")
-def checkpoints_may_run_code(original):
-    import torch
-
+def any_pickle(original):
     return lambda path: torch.load(path, map_location="cpu", weights_only=False)
 
 
-# ---- The run. ----
+FORWARD, PREFIX = "reference/test_sga_forward.py", "reference/test_masked_lm_equality.py"
+SMOOTHED = "unit/criterions/test_label_smoothed_linear_cross_entropy.py"
+DELTALM, TEMPERATURE = "unit/models/test_deltalm_pretrained.py", "unit/tasks/test_translation_multi_temperature.py"
+DEFECTS = [
+    # Masks, positions, prompts.
+    Defect("True means a token", "ops.masks:lengths_to_padding_mask", lambda f: lambda *args, **kw: ~f(*args, **kw)),
+    Defect("padding is attended", "ops.masks:additive_key_mask", lambda f: lambda mask, dtype: f(mask & False, dtype)),
+    Defect("answers outside the passage", "ops.answer_spans:outside_passage", lambda f: lambda *args: ~f(*args)),
+    Defect(
+        "positions begin one later",
+        "modules.prefix_encoder:PrefixEncoder.token_positions",
+        lambda f: lambda *args: f(*args) + 1,
+        PREFIX,
+    ),
+    Defect("layers in another order", "modules.prompts:Prompts.forward", lambda f: lambda self: f(self)[::-1], FORWARD),
+    Defect(
+        "keys and values are exchanged",
+        "models.sga.guidance:SemanticProjection.forward",
+        lambda f: lambda *x: f(*x)[::-1],
+        FORWARD,
+    ),
+    Defect(
+        "slots copy the next source token",
+        "models.sga.model:SGAModel.duplicate",
+        lambda f: lambda *args: f(*args).roll(-1, dims=1),
+        "reference/test_mask_predict.py",
+    ),
+    # Frozen parts.
+    Defect("dropout in training", "modules.frozen:Frozen.train", lambda f: torch.nn.Module.train),
+    Defect("can be trained", "modules.frozen:Frozen.requires_grad_", lambda f: torch.nn.Module.requires_grad_),
+    Defect(
+        "the first phase trains everything",
+        "models.veco.pretraining:VECOPretrainingModel.freeze_backbone",
+        lambda f: lambda self, frozen: f(self, False),
+    ),
+    # Losses.
+    Defect(
+        "the collapse keeps repeats",
+        "ops.ctc:collapse_mask",
+        lambda f: lambda tokens, lengths, blank: f(tokens, lengths, blank) | tokens.ne(blank),
+        "reference/test_ctc.py",
+    ),
+    Defect("every target fits its slots", "ops.ctc:alignable", lambda f: lambda *args: f(*args) | True),
+    Defect("labels are not smoothed", "ops.vocab_loss:label_smoothed", lambda f: lambda nll, *more: nll, SMOOTHED),
+    Defect("the denoiser sees no noise", "ops.noise:corrupt_slots", lambda f: lambda tokens, *args, **more: tokens),
+    Defect(
+        "one iteration too few",
+        "ops.mask_predict:masked_counts",
+        lambda f: lambda lengths, at, all: f(lengths, at + 1, all),
+    ),
+    Defect(
+        "decoding without the bias",
+        "models.sga.model:SGAModel.projection",
+        lambda f: property(lambda self: (f.fget(self)[0], None)),
+        "unit/generators/test_sga_generator.py",
+    ),
+    # Epochs, sampling, resuming.
+    Defect("the same noise", "ops.counter_noise:epoch_address", lambda f: lambda seed, epoch: f(seed, 1)),
+    Defect(
+        "every epoch draws the same texts",
+        "data.stream_sampling:epoch_rng",
+        lambda f: lambda seed, epoch, purpose: f(seed, 1, purpose),
+        "unit/data/test_stream_sampling.py unit/data/test_span_corruption_dataset.py",
+    ),
+    Defect(
+        "the temperature is ignored",
+        "data.stream_sampling:sampling_probabilities",
+        lambda f: lambda sizes, temperature, *more: f(sizes, 1.0, *more),
+        TEMPERATURE,
+    ),
+    Defect(
+        "the first epoch is repeated",
+        "data.epoch_dataset:EpochDataset.can_reuse_epoch_itr_across_epochs",
+        lambda f: property(lambda self: True),
+        "unit/data",
+    ),
+    # Pretrained files.
+    Defect("odd for even", "models.deltalm.deltalm_pretrained:from_masked_lm", exchanged_layers, DELTALM),
+    Defect("checkpoints may run code", "checkpoints.reading:read_checkpoint", any_pickle),
+]
 
 
 def put_in(defect):
@@ -213,7 +154,9 @@ def judged(defect):
         try:
             import pytest
 
-            tests = [f"tests/{path}" for path in defect.tests.split()]
+            *folder, module = defect.target.partition(":")[0].split(".")
+            own = "/".join(["unit", *folder, f"test_{module}.py"])
+            tests = [f"tests/{path}" for path in (defect.tests or own).split()]
             with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
                 put_in(defect)
                 status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
@@ -225,15 +168,15 @@ def judged(defect):
 def main():
     """Run the command; exit status 1 unless every defect turned a test red."""
     os.chdir(ROOT)
-    chosen = [one for one in DEFECTS if not sys.argv[1:] or sys.argv[1] in one.name]
-    for module in ("torch", "fairseq", "pytest"):
+    chosen = [one for one in DEFECTS if not sys.argv[1:] or sys.argv[1] in str(one[:2])]
+    for module in ("fairseq", "pytest"):
         importlib.import_module(module)
     bad = 0
     for one in chosen:
         status = judged(one)
         bad += status != RED
         verdict = {RED: "red", GREEN: "SURVIVED"}.get(status, f"no verdict, status {status}")
-        print(f"{verdict:10} {one.name}", flush=True)
+        print(f"{verdict:10} {one.target}: {one.name}", flush=True)
     print(f"{len(chosen) - bad} of {len(chosen)} defects turned a test red")
     sys.exit(1 if bad else 0)
 

@@ -24,12 +24,8 @@ PLOTS = {
 
 def test_tables_are_markdown_that_lines_up():
     found = report.table(["text", "n", "CKA"], [["en × de", 1000, 0.51234], ["fr", 9, "none"]]).splitlines()
-    assert found == [
-        "| text    |    n |    CKA |",
-        "| ------- | ---: | -----: |",
-        "| en × de | 1000 | 0.5123 |",
-        "| fr      |    9 |   none |",
-    ]
+    assert found[:2] == ["| text    |    n |    CKA |", "| ------- | ---: | -----: |"]
+    assert found[2:] == ["| en × de | 1000 | 0.5123 |", "| fr      |    9 |   none |"]
 
 
 def test_outputs_are_checked_before_the_work(tmp_path, capsys, monkeypatch):

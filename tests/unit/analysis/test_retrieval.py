@@ -77,8 +77,6 @@ def test_tatoeba_equals_a_loop_in_every_layer(model, tmp_path, capsys):
 
 
 def test_the_layer_is_chosen_on_the_development_pairs(monkeypatch, tmp_path, capsys):
-    """The best on average; not the one that is best on the test pairs."""
-
     def found(pair, means):
         scores = [{"sentences": 4, "forward": mean, "backward": mean, "mean": mean} for mean in means]
         return [Found(pair, layer, one) for layer, one in enumerate(scores)]

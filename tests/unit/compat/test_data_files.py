@@ -100,7 +100,6 @@ def test_damage_is_refused_by_the_name_of_the_file(whole, tmp_path, monkeypatch,
 @pytest.mark.parametrize("impl", [MMAP, LEGACY])
 @pytest.mark.parametrize("vocabulary", [None, 30, 70000])
 def test_an_id_beyond_the_dictionary_is_refused(tmp_path, monkeypatch, impl, vocabulary):
-    """Whatever the type of the numbers; the last entry is one of the dictionary."""
     monkeypatch.setattr(data_files, "_AT_ONCE", 4)
     write(tmp_path / "text", [[5, 2], [6, 7, 2], [0, 2], [28, 9, 2], [28, 2]], impl, vocabulary)
     assert len(read(tmp_path / "text")) == 5
@@ -131,7 +130,6 @@ def test_a_row_that_ends_in_the_first_symbol_is_refused(tmp_path, impl):
 
 
 def test_sides_of_different_length_are_refused_by_name(tmp_path):
-    """By every task that reads pairs, the stock ones too."""
     for language, count in (("en", 12), ("de", 11)):
         write_random(tmp_path / f"train.en-de.{language}", count=count)
     options = dict(combine=False, dataset_impl=None, upsample_primary=1, left_pad_source=True, left_pad_target=False)

@@ -119,7 +119,6 @@ def test_who_locks_and_cleans(tmp_path, seen, rank, no_save, locked):
 
 @pytest.mark.parametrize("refused", [False, True])
 def test_every_process_of_a_job_is_refused(tmp_path, seen, refused):
-    """Where each is started by itself, as by srun, those that are not would wait for the first one."""
     (tmp_path / "run").mkdir()
 
     def run(rank):

@@ -61,7 +61,6 @@ def test_wrong_options_are_named(tmp_path):
 
 
 def test_options_of_a_training_that_is_over_are_let_pass(tmp_path):
-    """A checkpoint of a GPU is decoded on CPU."""
     builders.write_pair(tmp_path, "test", "en", "de")
     tasks.setup_task(configuration(tmp_path, common={"fp16": True}, **TWICE).task, from_checkpoint=True)
     tasks.setup_task(configuration(tmp_path, common={"fp16": True}).task)  # a model that is built on a checkpoint
@@ -86,7 +85,6 @@ def test_half_precision_needs_a_gpu(monkeypatch):
 
 
 def test_models_and_tasks_that_fill_slots_need_each_other(tmp_path):
-    """In training and where a checkpoint is decoded."""
     builders.write_pair(tmp_path, "train", "en", "de")
 
     def build(from_checkpoint, *arguments):

@@ -66,7 +66,6 @@ def test_a_guard_that_fails_stops_the_program_unless_switched_off(calls, monkeyp
 
 
 def test_the_real_ones():
-    """All that this fairseq needs are applied, and none twice."""
     names = [patch.name for patch in compat.PATCHES]
     assert len(set(names)) == len(names) and all(name.isidentifier() for name in names)
     assert set(compat.applied()) == set(names) - ABSENT[fairseq.__version__]

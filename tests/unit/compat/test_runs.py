@@ -70,7 +70,6 @@ def test_a_resumed_run_is_the_run(folder, train):
 
 
 def test_workers_draw_the_noise_of_the_epoch(train):
-    """Masks of a masked LM depend on the epoch."""
     line = """--task masked_lm --criterion masked_lm --mask-prob 0.5 --tokens-per-sample 16 --sample-break-mode complete
         --max-epoch 2 --disable-validation --num-workers""".split()
     model = "--arch roberta_base --encoder-layers 1 --encoder-embed-dim 8 --encoder-ffn-embed-dim 8 --encoder-attention-heads 1"

@@ -56,7 +56,6 @@ def failing_writes(monkeypatch, code, failures, good_writes=1):
 @pytest.mark.parametrize("make", [save, copy])
 @pytest.mark.parametrize(("code", "tries"), [(errno.ENOSPC, 1), (errno.EIO, saving.TRIES)])
 def test_a_full_or_broken_disk_keeps_the_previous_checkpoint(last, monkeypatch, make, code, tries):
-    """A fault that does not pass ends in an error, too."""
     tried = failing_writes(monkeypatch, code, failures=99)
     for target, kept in ((last, True), (last.with_name("new.pt"), False)):
         with pytest.raises(OSError, match=os.strerror(code)) as caught:
@@ -72,7 +71,6 @@ def test_a_full_or_broken_disk_keeps_the_previous_checkpoint(last, monkeypatch, 
 
 @pytest.mark.parametrize("make", [save, copy])
 def test_the_second_try_writes_the_whole_file(last, monkeypatch, make):
-    """Not what was left after, or before, the place at which the first one ended."""
     tried = failing_writes(monkeypatch, errno.EIO, failures=1, good_writes=3)
     make(last)
     assert torch.equal(torch.load(last)["weights"], NEW["weights"])

@@ -7,12 +7,9 @@ import pytest
 import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from fairseq_plugins.tasks import translation_from_pretrained_veco as veco
 from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig, CodeSwitchingRestoreTask
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
-from fairseq_plugins.tasks.translation_from_pretrained_veco import (
-    TranslationFromPretrainedVECOTask,
-    VECOTranslationConfig,
-)
 from tests import builders
 from tests.gpt_builders import mbart
 from tests.unit.tasks import making
@@ -21,11 +18,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 LANGUAGES = {"source_lang": "en", "target_lang": "de", "eval_bleu_remove_bpe": None}
 START = {"restore_file": "checkpoint_last.pt", "finetune_from_model": None, "missing_language_tag": "unk"}
-VECO = VECOTranslationConfig(**LANGUAGES, **START)
+VECO = veco.VECOTranslationConfig(**LANGUAGES, **START)
 TASKS = {  # the class, its options, what ends a row, and the tags in the dictionary
     "stock": (TranslationTask, TranslationConfig(**LANGUAGES), "</s>", ()),
     "csr": (CodeSwitchingRestoreTask, CodeSwitchingRestoreConfig(langs="en,de", **LANGUAGES), "[de]", ()),
-    "veco": (TranslationFromPretrainedVECOTask, VECO, "[de]", ("[en]", "[de]")),
+    "veco": (veco.TranslationFromPretrainedVECOTask, VECO, "[de]", ("[en]", "[de]")),
     "sga": (SGATranslationTask, SGATranslationConfig(**LANGUAGES), "</s>", ()),
 }
 
@@ -54,7 +51,6 @@ def test_only_words_are_counted(name):
 @pytest.mark.parametrize("name", ["stock", "sga"])
 @pytest.mark.parametrize("batches", [[("",)], [("",), ("a b c d x y",)], [("a b c d x y",), ("",)], [()]])
 def test_bleu_is_logged_even_when_nothing_was_produced(name, batches):
-    """And not in training, whose logs have no counts."""
     kind, cfg, *_ = TASKS[name]
     task = kind(dataclasses.replace(cfg, eval_bleu=True), builders.dictionary(), builders.dictionary())
     found = making.reduced(task, [making.bleu_log(*texts) if texts else {} for texts in batches])

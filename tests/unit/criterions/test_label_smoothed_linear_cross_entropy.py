@@ -13,10 +13,7 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer import base_architecture as transformer_architecture
 from torch import nn
 
-from fairseq_plugins.criterions.label_smoothed_linear_cross_entropy import (
-    LabelSmoothedLinearCrossEntropyCriterion,
-    find_projection,
-)
+from fairseq_plugins.criterions import label_smoothed_linear_cross_entropy as own
 from tests import builders
 
 SIZES = {
@@ -54,7 +51,7 @@ def both(**options):
     chosen = {"sentence_avg": False, "label_smoothing": 0.1, **options}
     task = builders.task()
     chunk = chosen.pop("loss_chunk_size", 4)
-    ours = LabelSmoothedLinearCrossEntropyCriterion(task, loss_chunk_size=chunk, **chosen)
+    ours = own.LabelSmoothedLinearCrossEntropyCriterion(task, loss_chunk_size=chunk, **chosen)
     return ours, LabelSmoothedCrossEntropyCriterion(task, **chosen)
 
 
@@ -112,10 +109,7 @@ def test_the_projection_runs_inside_the_wrapped_model(device):
 
 
 def test_models_without_a_single_linear_projection_are_refused():
-    for model in (
-        build("transformer", adaptive_softmax_cutoff=[10]),
-        build("LSTM", share_decoder_input_output_embed=True),
-        builders.masked_lm(),
-    ):
+    adaptive, shared = {"adaptive_softmax_cutoff": [10]}, {"share_decoder_input_output_embed": True}
+    for model in (build("transformer", **adaptive), build("LSTM", **shared), builders.masked_lm()):
         with pytest.raises(ValueError, match=f"needs a decoder with a linear .*{type(model).__name__} has NoneType"):
-            find_projection(model)
+            own.find_projection(model)

@@ -12,7 +12,7 @@ from sklearn.metrics import ndcg_score
 from fairseq_plugins.criterions.relevance_ranking import RelevanceRankingCriterion, RelevanceRankingCriterionConfig
 from fairseq_plugins.tasks.relevance_ranking import RelevanceRankingConfig, RelevanceRankingTask
 from tests import nlu_bins as builders
-from tests.builders import to_device
+from tests.builders import collated
 
 NAME, QUERIES = "valid.en", 12
 GRADES = ["3", "0", "1"]  # in the dictionary's order: classes are not grades
@@ -38,13 +38,8 @@ def criterion(task, k=None):
     return RelevanceRankingCriterion(RelevanceRankingCriterionConfig(ndcg_k=k), task)
 
 
-def batch(task, chosen, device):
-    dataset = task.dataset(NAME)
-    return to_device(dataset.collater([dataset[index] for index in chosen]), device)
-
-
 def test_loss_is_cross_entropy_of_documents(task, model, device):
-    sample = batch(task, [1, 2, 5], device)
+    sample = collated(task.dataset(NAME), [1, 2, 5], device)
     loss, size, logged = criterion(task)(model, sample)
     logits = model(**sample["net_input"], features_only=True, classification_head_name=task.head)[0]
     assert loss.item() == pytest.approx(F.cross_entropy(logits, sample["target"]).item() * len(logits), rel=1e-12)
@@ -56,7 +51,6 @@ def test_loss_is_cross_entropy_of_documents(task, model, device):
 
 @pytest.mark.parametrize("k", [None, 2])
 def test_ndcg_is_that_of_the_whole_set(task, model, k, device):
-    """scikit-learn's, query by query; the batches do not matter."""
     dataset, expected, right, left_out, xglue = task.dataset(NAME), [], [], 0, []
     model.requires_grad_(False)
     for index in range(QUERIES):
@@ -76,7 +70,7 @@ def test_ndcg_is_that_of_the_whole_set(task, model, k, device):
             expected.append(ndcg_score([gains], [scores], k=k) if len(grades) > 1 else 1.0)
     assert left_out >= 1 and min(expected) < 1
     chunks = [[0], [1, 2, 3], list(range(4, QUERIES))]
-    logs = [criterion(task, k)(model, batch(task, chunk, device))[2] for chunk in chunks]
+    logs = [criterion(task, k)(model, collated(task.dataset(NAME), chunk, device))[2] for chunk in chunks]
     for parts in ([logs], [[log] for log in logs]):
         with metrics.aggregate() as found:
             for part in parts:

@@ -71,7 +71,6 @@ def test_a_target_longer_than_the_lengths_is_refused(device):
 
 
 def test_what_is_summed_and_logged(model, device):
-    """Weight of the length, likelihood beside a smoothed loss, noise in training alone, no third loss without denoiser."""
     sample = _sample(device)
     loss, size, plain = _run(model, sample)
     for seed in range(4):
@@ -98,7 +97,6 @@ def test_what_is_summed_and_logged(model, device):
 
 
 def test_criterion_and_model_must_agree(model, device):
-    """By the options of the command, before anything is read; by the model at the first batch."""
     words = {
         "ctc": "sga_ctc trains.*--alignment ctc.*mask_predict.*--criterion sga_mask_predict",
         "mask_predict": "sga_mask_predict trains.*--alignment mask_predict.*--criterion sga_ctc",

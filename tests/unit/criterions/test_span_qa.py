@@ -12,7 +12,7 @@ from fairseq.logging import metrics
 from fairseq_plugins.criterions.span_qa import SpanQACriterion, SpanQACriterionConfig
 from fairseq_plugins.tasks.span_qa import SpanQAConfig, SpanQATask
 from tests import nlu_bins as builders
-from tests.builders import to_device
+from tests.builders import collated
 from tests.reference.question_loops import best_answer, plain_exact, plain_f1
 
 NAME = "valid.en"
@@ -41,11 +41,6 @@ def criterion(task):
     return SpanQACriterion(SpanQACriterionConfig(), task)
 
 
-def batch(task, chosen, device):
-    dataset = task.dataset(NAME)
-    return to_device(dataset.collater([dataset[index] for index in chosen]), device)
-
-
 def slow_answers(task, model, device):
     dataset, answers = task.dataset(NAME), []
     for index in range(len(dataset)):
@@ -61,7 +56,7 @@ def slow_answers(task, model, device):
 
 
 def test_loss_is_the_mean_of_start_and_end_over_windows(task, model, device):
-    loss, size, logged = criterion(task)(model, batch(task, [0, 3, 8], device))
+    loss, size, logged = criterion(task)(model, collated(task.dataset(NAME), [0, 3, 8], device))
     expected, windows = 0.0, 0
     for index in (0, 3, 8):
         for row in task.dataset(NAME)[index]["rows"]:
@@ -76,13 +71,13 @@ def test_loss_is_the_mean_of_start_and_end_over_windows(task, model, device):
     assert loss.item() == pytest.approx(expected, rel=1e-12)
     assert logged["loss"].item() == loss.item()
     assert logged["nsentences"] == 3 and "f1" in logged
-    assert "f1" not in criterion(task)(model.train(), batch(task, [0], device))[2]
+    assert "f1" not in criterion(task)(model.train(), collated(task.dataset(NAME), [0], device))[2]
 
 
 def test_answers_are_the_loops(task, model, device):
     expected = slow_answers(task, model, device)
     dataset = task.dataset(NAME)
-    sample = batch(task, list(range(QUESTIONS)), device)
+    sample = collated(task.dataset(NAME), list(range(QUESTIONS)), device)
     logits = model(**sample["net_input"], features_only=True, classification_head_name=task.head)[0]
     found = criterion(task).answers(logits, sample)
     assert [text.strip() for text in found] == expected
@@ -93,14 +88,13 @@ def test_answers_are_the_loops(task, model, device):
 
 @pytest.mark.parametrize("size", [1, 5])
 def test_metrics_are_those_of_the_whole_set(task, model, size, device):
-    """However the questions are put into batches and these into reduce_metrics."""
     expected = slow_answers(task, model, device)
     gold = [[answer.text for answer in entry.answers] for entry in task.dataset(NAME).questions.entries]
     f1 = 100 * sum(map(plain_f1, expected, gold)) / QUESTIONS
     exact = 100 * sum(map(plain_exact, expected, gold)) / QUESTIONS
     assert 0 < f1 < 100
     chunks = [list(range(start, min(start + size, QUESTIONS))) for start in range(0, QUESTIONS, size)]
-    logs = [criterion(task)(model, batch(task, chunk, device))[2] for chunk in chunks]
+    logs = [criterion(task)(model, collated(task.dataset(NAME), chunk, device))[2] for chunk in chunks]
     for parts in ([logs], [[log] for log in logs]):
         with metrics.aggregate() as found:
             for part in parts:
@@ -114,10 +108,9 @@ def test_metrics_are_those_of_the_whole_set(task, model, size, device):
 
 
 def test_questions_without_answers_are_not_scored(task, model, device):
-    """Nor does a passage without pieces break the batch."""
-    whole, sample = batch(task, [0, 1, 2], device), batch(task, [0, 1, 2], device)
+    whole, sample = (collated(task.dataset(NAME), [0, 1, 2], device) for _ in range(2))
     sample["questions"][1] = dataclasses.replace(sample["questions"][1], answers=())
-    logs = [criterion(task)(model, batch)[2] for batch in (whole, sample, batch(task, [1], device))]
+    logs = [criterion(task)(model, batch)[2] for batch in (whole, sample, collated(task.dataset(NAME), [1], device))]
     assert [log["questions"] for log in logs] == [3, 2, 1]
     assert logs[1]["f1"] == pytest.approx(logs[0]["f1"] - logs[2]["f1"])
     rows = sample["group"] == 2

@@ -9,14 +9,11 @@ import pytest
 import torch
 from fairseq.logging import metrics
 
-from fairseq_plugins.criterions.token_classification import (
-    TokenClassificationCriterion,
-    TokenClassificationCriterionConfig,
-)
+from fairseq_plugins.criterions import token_classification as own
 from fairseq_plugins.data.nlu_inputs import InputFormat
 from fairseq_plugins.data.tagging_dataset import TaggingDataset, read_tags
 from tests import nlu_bins
-from tests.builders import BOS, EOS, PAD, to_device
+from tests.builders import BOS, EOS, PAD, collated
 from tests.nlu_bins import TAGS, TinyTagger
 from tests.reference import span_loops
 
@@ -26,7 +23,7 @@ POS = ("NOUN", "VERB", "X")
 
 def criterion(labels=TAGS, head=HEAD):
     task = SimpleNamespace(labels=list(labels), target_dictionary=nlu_bins.label_dictionary(labels))
-    return TokenClassificationCriterion(TokenClassificationCriterionConfig(classification_head_name=head), task)
+    return own.TokenClassificationCriterion(own.TokenClassificationCriterionConfig(classification_head_name=head), task)
 
 
 def dataset(sentences, labels=TAGS):
@@ -35,10 +32,6 @@ def dataset(sentences, labels=TAGS):
     rows = [np.array(nlu_bins.tag_row(words, labels)) for words in sentences]
     tags = read_tags(rows, sizes - 1, nlu_bins.label_dictionary(labels), "test.xx")
     return TaggingDataset([texts], [sizes], InputFormat("xlmr", BOS, EOS), 50, PAD, 1, tags=tags)
-
-
-def batch(data, rows, device):
-    return to_device(data.collater([data[row] for row in rows]), device)
 
 
 def tagger(device, classes=5):
@@ -59,7 +52,7 @@ def expected(model, data, sentences):
     predicted = []
     device = next(model.parameters()).device
     for row in range(len(data)):
-        sample = batch(data, [row], device)
+        sample = collated(data, [row], device)
         logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=HEAD)
         predicted.append([TAGS[number] for number in logits.argmax(-1)])
     gold = [[tag for _, tag in words] for words in sentences]
@@ -70,7 +63,7 @@ def logged(outputs):
     """What fairseq shows after some steps, each with the logs that it reduces at once."""
     with metrics.aggregate(new_root=True) as shown:
         for logs in outputs:
-            TokenClassificationCriterion.reduce_metrics(logs)
+            own.TokenClassificationCriterion.reduce_metrics(logs)
         return dict(shown.get_smoothed_values())
 
 
@@ -83,7 +76,7 @@ def summed(logs):
 def test_the_loss_is_summed_over_words_of_known_tags_in_nats(device, every):
     """A word with an unseen tag has no loss and is wrong."""
     model = tagger(device)
-    sample = batch(dataset(unseen(nlu_bins.tagged_sentences(3, 1), every)), [0, 1, 2], device)
+    sample = collated(dataset(unseen(nlu_bins.tagged_sentences(3, 1), every)), [0, 1, 2], device)
     loss, size, log = criterion()(model, sample)
     known = sample["target"] >= 0
     logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=HEAD)
@@ -104,7 +97,7 @@ def test_the_loss_is_summed_over_words_of_known_tags_in_nats(device, every):
 def test_a_batch_without_a_target_gives_zeros_and_gradients_of_zero(device, labels):
     model = tagger(device, len(labels))
     for sentences in ([[], []], [[([11], None)], [([12, 13], None)]]):
-        sample = batch(dataset(sentences, labels), [0, 1], device)
+        sample = collated(dataset(sentences, labels), [0, 1], device)
         loss, size, log = criterion(labels)(model, sample)
         assert (loss.item(), size) == (0.0, 0)
         loss.backward()
@@ -115,7 +108,7 @@ def test_a_batch_without_a_target_gives_zeros_and_gradients_of_zero(device, labe
 
 
 def test_the_loss_of_half_precision_logits_is_taken_in_float32(device):
-    model, sample = tagger(device), batch(dataset(nlu_bins.tagged_sentences(9, 1)), range(9), device)
+    model, sample = tagger(device), collated(dataset(nlu_bins.tagged_sentences(9, 1)), range(9), device)
     exact, stock = criterion()(model, sample)[0], model.forward
     model.forward = lambda **inputs: (stock(**inputs)[0].bfloat16(), None)
     loss = criterion()(model, sample)[0]
@@ -124,14 +117,13 @@ def test_the_loss_of_half_precision_logits_is_taken_in_float32(device):
 
 @pytest.mark.parametrize("every", [10**6, 5])
 def test_scores_over_batches_and_processes_are_those_of_the_whole_set(device, every):
-    """Batches of other sizes, two processes, several logs at once: never a mean of batch scores."""
     sentences = unseen(nlu_bins.tagged_sentences(24, 2), every)
     data, model = dataset(sentences), tagger(device)
     wanted = expected(model, data, sentences)
     assert 0 < wanted["f1"] < 100 and len({round(score, 1) for score in wanted.values()}) == 4
 
     def logs(parts):
-        return [criterion()(model, batch(data, part, device))[2] for part in parts]
+        return [criterion()(model, collated(data, part, device))[2] for part in parts]
 
     parts = [range(0, 1), range(1, 4), range(4, 17), range(17, 24)]
     one_by_one = logged([[log] for log in logs(parts)])

@@ -32,15 +32,13 @@ def test_which_monolingual_text_is_read(tmp_path, names, taken):
     tokens = {name: 6 + number for number, name in enumerate(names)}
     for name, token in tokens.items():
         write(tmp_path, name, token)
-    text = data_bins.load_monolingual(
-        str(tmp_path / "train"), "de", ["fr-es", "de-fr", "en-de"], SYMBOLS, "--monolingual"
-    )
+    given = str(tmp_path / "train"), "de", ["fr-es", "de-fr", "en-de"], SYMBOLS, "--monolingual"
+    text = data_bins.load_monolingual(*given)
     assert first(text) == tokens[taken]
 
 
 @pytest.mark.parametrize("own", [[], ["en"], ["en", "de"]])
 def test_a_pair_has_the_files_of_one_direction(tmp_path, own):
-    """Its own if both sides are there, else the other direction's; never a side of each."""
     for token, language in enumerate(("en", "de"), start=6):
         write(tmp_path, f"de-en.{language}", token)
         if language in own:
@@ -68,7 +66,6 @@ def test_missing_and_empty_files_are_named_with_the_command(tmp_path):
 
 
 def test_one_dictionary_for_all_languages(tmp_path):
-    """Other counts of the same symbols are the same dictionary."""
     with pytest.raises(ValueError, match=r"no dictionary .*dict\.en\.txt"):
         data_bins.load_dictionary(str(tmp_path), ["en", "de"])
     builders.write_dictionary(tmp_path, "de")

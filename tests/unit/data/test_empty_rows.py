@@ -25,8 +25,6 @@ def refused(rows, place):
 
 @pytest.mark.parametrize("longest", [1, 4])
 def test_what_is_truncated_is_judged_by_what_it_was(tmp_path, longest):
-    """--truncate-source counts a </s> that it cuts off and puts back; and one token is left of many."""
-
     def cut(rows):
         return AppendTokenDataset(TruncateDataset(StripTokenDataset(rows, builders.EOS), longest), builders.EOS)
 

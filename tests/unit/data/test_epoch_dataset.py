@@ -92,7 +92,6 @@ def test_the_order_is_by_tokens_and_of_the_epoch(name):
 @pytest.mark.parametrize("name", DATA)
 @pytest.mark.parametrize("limits", [14, (14, 1000), (1000, 14)])
 def test_what_is_too_long_is_left_out(name, limits):
-    """Source and target have limits of their own where they are two; an input has the smaller one."""
     data = DATA[name](7)
     sizes = [size if isinstance(size, tuple) else (size,) for size in map(data.size, range(len(data)))]
     most = limits if isinstance(limits, tuple) else (limits, limits)

@@ -36,7 +36,6 @@ def test_sizes_are_those_of_the_items(sides, max_positions):
 
 
 def test_what_is_cut_is_counted():
-    """Whole inputs have 8, 7, 9 and 7 tokens."""
     assert [dataset(FIRST, SECOND, max_positions=limit).cut_rows for limit in (9, 8, 7, 6)] == [0, 1, 2, 4]
     assert [dataset(FIRST, SECOND, max_positions=limit).cut_tokens for limit in (9, 8, 7, 6)] == [0, 1, 3, 7]
     tagged = dataset(FIRST, max_positions=4)
@@ -47,11 +46,8 @@ def test_what_is_cut_is_counted():
 def test_a_batch_is_padded_on_the_right():
     data = dataset(FIRST)
     batch = data.collater([data[0], data[1], data[2]])
-    assert batch["net_input"]["src_tokens"].tolist() == [
-        [BOS, 11, 12, 13, EOS],
-        [BOS, 14, EOS, PAD, PAD],
-        [BOS, EOS, PAD, PAD, PAD],
-    ]
+    expected = [[BOS, 11, 12, 13, EOS], [BOS, 14, EOS, PAD, PAD], [BOS, EOS, PAD, PAD, PAD]]
+    assert batch["net_input"]["src_tokens"].tolist() == expected
     assert batch["net_input"]["src_lengths"].tolist() == [5, 3, 2]
     assert batch["id"].tolist() == [0, 1, 2]
     assert (batch["nsentences"], batch["ntokens"]) == (3, 10)

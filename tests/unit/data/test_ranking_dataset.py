@@ -24,7 +24,6 @@ def dataset(queries, documents, max_positions=12):
 
 
 def test_an_item_is_a_query_with_all_its_documents():
-    """Three symbols and one piece of query are added to a document; inputs are cut to 12 tokens."""
     found = dataset(QUERIES, DOCUMENTS)
     items = [found[index]["rows"] for index in range(len(found))]
     assert [[row["tokens"][1] for row in rows] for rows in items] == [[10, 11, 12], [13], [14, 15]]

@@ -48,7 +48,6 @@ def test_pairs_keep_the_separator_and_no_span_crosses_it():
 
 
 def test_streams_and_repeated_items_have_noise_of_their_own():
-    """Targets without sentinels are those with them, without them."""
     rows = corruption.pair_rows(30)
     twice = items(corruption.dataset([corruption.pairs(*rows), corruption.pairs(*rows)]))
     assert sum(one != two for one, two in zip(twice[:30], twice[30:])) > 15
@@ -70,7 +69,6 @@ def test_streams_and_repeated_items_have_noise_of_their_own():
 @pytest.mark.parametrize("changes", [{}, {"mean_span": 1.0}, {"target_sentinels": False}])
 @pytest.mark.parametrize("ratio", [0.15, 0.5, 0.9])
 def test_lengths_are_bounds_and_are_reached(ratio, changes):
-    """Exact where a text is one sentence."""
     rows = builders.sentences(60, 5, 1, 9)
     streams = [corruption.blocks(rows, 30, "none", ratio), corruption.blocks(rows, 20, "eos", ratio)]
     data = corruption.dataset([*streams, corruption.pairs(*corruption.pair_rows(40), ratio=ratio)], **changes)
@@ -181,8 +179,6 @@ PAIRS = Demand("--pair-mask-prob", 0.5, 512, 1)
 def test_as_many_as_the_worst_text_needs_are_enough(need, demands):
     check_sentinels(range(need), TEMPLATE, 3.0, demands)
     for count, have in ((need - 1, f"has {need - 1}"), (0, "lacks <extra_id_0>")):
-        with pytest.raises(
-            ValueError,
-            match=f"{have}, .*--tokens-per-sample 512, {demands[-1].option} {demands[-1].ratio}.*--add-sentinels {need}",
-        ):
+        words = f"{have}, .*--tokens-per-sample 512, {demands[-1].option} {demands[-1].ratio}.*--add-sentinels {need}"
+        with pytest.raises(ValueError, match=words):
             check_sentinels(range(count), TEMPLATE, 3.0, demands)

@@ -174,7 +174,6 @@ def test_by_hand(lengths, expected):
 
 
 def test_every_sentence_is_used_once_or_counted():
-    """Random documents: order, adjacency, limits, and as little as can be is left out."""
     generator = np.random.default_rng(3)
     for _ in range(200):
         lengths = np.where(generator.random(40) < 0.2, 1, generator.integers(2, 14, 40)).tolist()

@@ -129,14 +129,17 @@ def test_ted(ted_archive, repo_root, tmp_path):
     assert not [name for name in tree(tmp_path / "other") if "train" in name]
 
 
-def iwslt_files(count=46, sets=("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")):
+SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
+
+
+def iwslt_files(count=46):
     files = {}
     for lang in ("de", "en"):
         lines = ["<url>http://www.ted.com/x</url>", "<keywords>talks</keywords>", "<talkid>1</talkid>"]
         lines += [f"<title>A title {lang}</title>", f"<description>TED &amp; me {lang}</description>", " "]
         lines += [f"sentence {i} {lang}" for i in range(count)] + ["<reviewer></reviewer>"]
         files[f"de-en/train.tags.de-en.{lang}"] = ("\n".join(lines) + "\n").encode()
-        for name in sets:
+        for name in SETS:
             segments = "".join(f'<seg id="{i}"> {name} {i} &quot;{lang}&quot; </seg>\n' for i in (1, 2))
             body = f'<?xml version="1.0"?>\n<mteval>\n<doc docid="1">\n{segments}</doc>\n</mteval>\n'
             files[f"de-en/IWSLT14.{name}.de-en.{lang}.xml"] = body.encode()
@@ -153,9 +156,7 @@ def test_iwslt14(repo_root, tmp_path):
     assert text["train.en"] == [line for line in train if line not in text["valid.en"]]
     assert [line.replace("de", "en") for line in text["train.de"]] == text["train.en"]
     assert text["test.de"][0] == 'TED.dev2010 1 "de"'
-    assert [line.split()[0] for line in text["test.en"][::2]] == [
-        "TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012",
-    ]  # fmt: skip
+    assert [line.split()[0] for line in text["test.en"][::2]] == list(SETS)
     raw = ["--raw", f"{out}/raw", "--output", f"{tmp_path}/none", "--pairs", "en-de"]
     (path,) = (out / "raw").rglob("IWSLT14.TED.tst2010.de-en.en.xml")
     path.write_bytes(b'<seg id="1"> a </seg>\n<seg id="3"> b </seg>\n')
@@ -243,28 +244,9 @@ def test_fetching_goes_on_where_it_stopped(ted_archive, repo_root, tmp_path):
     assert (tmp_path / "out/text/de-en/test.de").is_file()
 
 
-NCLS = """<doc id=0>
-<Article>
-the document
-goes on
-</Article>
-<EN-REF1>
-first
-</EN-REF1>
-<ZH-REF1>
-一
-</ZH-REF1>
-<ZH-REF1-human-corrected>
-壹
-</ZH-REF1-human-corrected>
-<ZH-REF2>
-二
-</ZH-REF2>
-<ZH-REF2-human-corrected>
-贰
-</ZH-REF2-human-corrected>
-</doc>
-"""
+PARTS = {"Article": "the document\ngoes on", "EN-REF1": "first", "ZH-REF1": "一", "ZH-REF1-human-corrected": "壹"}
+PARTS.update({"ZH-REF2": "二", "ZH-REF2-human-corrected": "贰"})
+NCLS = "\n".join(["<doc id=0>", *(f"<{name}>\n{text}\n</{name}>" for name, text in PARTS.items()), "</doc>\n"])
 WIKILINGUA = {"spanish/{}.src.es": "Artículo\n", "spanish/{}.tgt.en": "summary\n"}
 QG = {"{}.e.zh.lc": "passage\n", "{}.q.zh.lc": "question ?\n", "{}.a.zh.lc": "answer\n"}
 DEV, VAL, SAME = (("train", name, "test") for name in ("dev", "val", "valid"))
@@ -289,10 +271,8 @@ def test_files_of_generation_tasks_in_their_layouts(tmp_path, layout):
         (tmp_path / "raw" / name).write_text(content, encoding="utf-8")
     corpora.main(line)
     found = {name: text.decode().strip() for name, text in tree(tmp_path / "out").items() if name != "corpora.json"}
-    splits = ("train", "valid", "test")
-    assert found == {
-        f"{split}.{side}": text for split in splits for side, text in (("source", source), ("target", target))
-    }
+    sides = {"source": source, "target": target}
+    assert found == {f"{split}.{side}": sides[side] for split in ("train", "valid", "test") for side in sides}
 
 
 def test_corpora_by_the_names_of_their_files_and_what_is_refused(tmp_path):
@@ -311,9 +291,7 @@ def test_corpora_by_the_names_of_their_files_and_what_is_refused(tmp_path):
     ):
         refused(words, corpora.main, f"--layout {line} {out}".split())
     (tmp_path / "EN2ZHSUM").mkdir()
-    for text, more, words in (
-        (NCLS, "--to fr", "--to fr: valid"),
-        ("<doc id=1>\n</doc>\n", "", "line 2: a document without"),
-    ):
+    empty = "<doc id=1>\n</doc>\n", "", "line 2: a document without"
+    for text, more, words in ((NCLS, "--to fr", "--to fr: valid"), empty):
         (tmp_path / "EN2ZHSUM/EN2ZHSUM_test.txt").write_text(text, encoding="utf-8")
         refused(words, corpora.main, f"--layout ncls {raw} --splits test {more} {out}".split())

@@ -15,10 +15,8 @@ def squad(articles):
     """SQuAD's layout of title -> [(passage, [(question, answers)])]."""
 
     def paragraph(passage, questions):
-        qas = [
-            {"question": one, "answers": [{"text": text, "answer_start": 0} for text in found]}
-            for one, found in questions
-        ]
+        answers = [[{"text": text, "answer_start": 0} for text in found] for _, found in questions]
+        qas = [{"question": one, "answers": found} for (one, _), found in zip(questions, answers)]
         return {"context": passage, "qas": qas}
 
     data = [{"title": title, "paragraphs": [paragraph(*each) for each in rows]} for title, rows in articles.items()]
@@ -51,7 +49,6 @@ def test_passage_answer_and_question(articles, tmp_path):
 
 
 def test_no_article_is_in_two_splits(articles, tmp_path):
-    """And an article goes where its title goes, whatever the language of its text."""
     counts = ask(articles, tmp_path / "out", "--valid-ratio", "0.3", "--test-ratio", "0.3", "--langs", "p", "q")
     found = {}
     for split in ("train", "valid", "test"):

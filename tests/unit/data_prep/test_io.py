@@ -59,7 +59,6 @@ def write_lines(paths, text, count, option="--outputs", **options):
 @pytest.mark.parametrize("names", [["a"], ["a", "b"]])
 @pytest.mark.parametrize("count", [100, 100_000])  # noticed at the end, and while lines are written
 def test_a_full_disk_keeps_the_old_output(tmp_path, names, count):
-    """Nothing of the attempt stays, and the message says where."""
     olds = [write(tmp_path / name, GOOD) for name in names]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20, before[1]))  # the system refuses as a full disk does

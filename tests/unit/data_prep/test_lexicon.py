@@ -26,9 +26,8 @@ def lexicons(out):
 
 
 def run(texts, out, *more):
-    lexicon.main(
-        ["--source", f"{texts}/toy.en", "--target", f"{texts}/toy.de", "--out", str(out), *OPTIONS.split(), "30", *more]
-    )
+    line = f"--source {texts}/toy.en --target {texts}/toy.de --out {out} {OPTIONS} 30"
+    lexicon.main([*line.split(), *more])
 
 
 def state(out):
@@ -116,7 +115,6 @@ def test_what_is_wrong_is_said_before_the_first_step(texts, tmp_path, capsys):
 
 
 def test_one_run_at_a_time(texts, tmp_path):
-    """For each pair, in whatever direction."""
     out, both = tmp_path / "out", [texts / "toy.en", texts / "toy.de"]
     with lexicon.Pipeline(out, ("de", "en"), both[::-1]).locked():
         half = write_raw(out / ".en-de.tsv.tmp-1", "half")

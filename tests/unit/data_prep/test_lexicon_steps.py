@@ -246,11 +246,9 @@ def test_mcnemar_is_the_binomial_test(first, second):
 def test_the_wrong_direction_and_language():
     names = ("--lexicon L", "--dictionary D")
     assert check_direction(LEXICON, DICTIONARY, *names) is None
+    turned = {"hund": ["dog"], "katze": ["cat"], "sonne": ["sun"]}
     for dictionary, words in (
-        (
-            {"hund": ["dog"], "katze": ["cat"], "sonne": ["sun"]},
-            "0 of 3 pairs have both words in --lexicon L, but 2 the",
-        ),
+        (turned, "0 of 3 pairs have both words in --lexicon L, but 2 the"),
         ({"dog": ["chien"], "cat": ["chat"]}, "none of its pairs is in --lexicon L"),
     ):
         refused(["--dictionary D: ", words], check_direction, LEXICON, dictionary, *names)

@@ -191,7 +191,6 @@ def test_a_second_run_gives_the_same_bytes_and_replaces_the_first(run, tmp_path)
 
 
 def test_folders_that_are_not_a_runs_own(run, tmp_path):
-    """Nothing of a user's is removed."""
     items = pairs(tmp_path)
     run.out.mkdir()
     run("sentences", *items)

@@ -10,9 +10,8 @@ from data_prep.score_text import text_statistics
 from tests.nlu_bins import write
 from tests.unit.data_prep.files import lines, refused, tree
 
-REFERENCE = (
-    "the cat sat on the mat today|a dog runs in the old park|two birds sing at dawn here|it rains a lot".split("|") * 5
-)
+REFERENCES = ["the cat sat on the mat today", "a dog runs in the old park", "two birds sing at dawn here"]
+REFERENCE = [*REFERENCES, "it rains a lot"] * 5
 BETTER = [line.replace("old ", "") for line in REFERENCE]
 WORSE = ["the cat on mat", "dog is running in a park now", "birds sang", "rain"] * 5
 
@@ -101,12 +100,8 @@ def test_several_references():
     refused("--reference number 2 has 2", score.score_systems, systems, first, more_references=[second[:2]])
 
 
-REFERENCES = ["the cat sat on the mat today", "a dog runs in the old park", "two birds sing at dawn here"]
-OUTPUTS = {
-    "vi": ["the cat sat on a mat", "dogs run", "two birds sing at dawn"],
-    "de": REFERENCES,
-    "fr": ["the cat sat on the mat", "a dog runs in the park", "birds sing at dawn here"],
-}
+OUTPUTS = {"vi": ["the cat sat on a mat", "dogs run", "two birds sing at dawn"], "de": REFERENCES}
+OUTPUTS["fr"] = ["the cat sat on the mat", "a dog runs in the park", "birds sing at dawn here"]
 
 
 @pytest.fixture

@@ -42,12 +42,8 @@ def test_cleaning_twice_changes_nothing(form):
 
 def test_duplicates():
     rows = ["1a", "1a", "1b", "2a", "3c", "a3"]
-    for dedup, kept in (
-        ("none", rows),
-        ("tuple", ["1a", "1b", "2a", "3c", "a3"]),
-        ("first", ["1a", "2a", "3c", "a3"]),
-        ("any", ["1a", "3c", "a3"]),
-    ):
+    wanted = {"none": rows, "tuple": rows[1:], "first": ["1a", "2a", "3c", "a3"], "any": ["1a", "3c", "a3"]}
+    for dedup, kept in wanted.items():
         select = Filter(Rules(dedup=dedup), ["x", "y"])
         assert [row for row in rows if select(tuple(row)) is None] == kept
 

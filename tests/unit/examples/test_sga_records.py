@@ -36,7 +36,6 @@ def test_a_run_counts_the_stage_that_it_starts_from(tmp_path):
 
 
 def test_several_models_of_a_run_are_added_up(tmp_path):
-    """A run of one model a language has no checkpoint of its own."""
     for number, language in enumerate(("de", "es"), 1):
         part = tmp_path / language
         part.mkdir()

@@ -33,7 +33,6 @@ def test_card_size_and_dictionary_are_true(folder):
 
 
 def test_export_keeps_the_function(tmp_path):
-    """Half precision rounds half precision to itself."""
     files = FOLDER / "dict.txt", FOLDER / "sentencepiece.bpe.model"
     fingerprint = export_masked_lm.export(FOLDER, *files, tmp_path / "out")
     assert fingerprint == checkpoints.read_masked_lm(FOLDER).fingerprint

@@ -42,7 +42,6 @@ def test_hypotheses_are_the_outputs_of_each_sentences_last_pass(max_iter, device
 
 @pytest.mark.parametrize("blank", [builders.BOS, builders.MASK])
 def test_special_symbols_are_in_no_hypothesis(blank, device):
-    """fairseq strips them from the text; the likeliest tokens here."""
     lm = builders.masked_lm(5)
     special = sorted(NO_TEXT | {builders.BOS})
     lm.lm_head.bias.data[special] += 6.0

@@ -62,7 +62,6 @@ def sizes_of(model):
 
 @pytest.mark.parametrize("arch", list(ARCHS))
 def test_architectures_are_the_same_from_argparse_and_from_hydra(arch):
-    """And given sizes win over them."""
     task = deltalm_builders.task()
     model = builders.built_both_ways(arch, "translation", task, "meta", share_all_embeddings=True)
     assert isinstance(model, DeltaLMModel) and isinstance(model.decoder, InterleavedDecoder)
@@ -133,7 +132,6 @@ def test_without_its_bottom_ffn_a_layer_is_the_stock_layer(pre_norm, needs):
 
 @torch.no_grad()
 def test_scores_of_beam_search_are_those_of_full_decoding_of_each_sentence_alone(device):
-    """Sources of three lengths, with one more column of padding than needed."""
     model = random_model().double().to(device)
     generator = SequenceGenerator([model], builders.dictionary(), beam_size=5, max_len_b=9, min_len=3)
     data = builders.to_device(net_input(extra=1), device)

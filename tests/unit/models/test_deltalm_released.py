@@ -46,7 +46,6 @@ def test_a_released_file_fills_every_tensor(tmp_path, kind):
 
 
 def test_twelve_layers_and_no_norm_after_the_embedding(tmp_path):
-    """One-digit and two-digit numbers, and the layout of the large model."""
     tensors = released_tensors(layers=12, blocks=11, embedding_norm=False)
     path = write_released(tmp_path / "large.pt", tensors)
     model = build(arch="deltalm_large", pretrained_deltalm_checkpoint=str(path), encoder_layers=12, decoder_layers=11)
@@ -118,11 +117,7 @@ def test_truncate_keeps_the_first_rows(source, caplog, kind, tied):
     assert re.search(r"\b26 of (29|30) rows.*--embedding-mismatch truncate", caplog.text)
 
 
-@pytest.mark.parametrize(
-    "symbols",
-    [dict(pieces=builders.PIECES - 1), dict(pieces=builders.PIECES - 1, tags=1), dict(mask=False, tags=1)],
-    ids=str,
-)
+@pytest.mark.cases("symbols", dict(pieces=24), dict(pieces=24, tags=1), dict(mask=False, tags=1))
 def test_mask_in_another_place_is_refused(tmp_path, symbols):
     """Its row is the last one of a masked LM: ``<mask>`` would get that of a piece, a tag that of ``<mask>``."""
     deltalm_builders.write_mlm(tmp_path)

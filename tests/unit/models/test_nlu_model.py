@@ -39,17 +39,15 @@ def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path, family, kind):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_from_scratch_both_ways_build_the_same(family):
-    built = [
-        nlu_builders.build(nlu_builders.arguments(kind, **{**SCRATCH, "encoder_family": family})) for kind in KINDS
-    ]
+    given = {**SCRATCH, "encoder_family": family}
+    built = [nlu_builders.build(nlu_builders.arguments(kind, **given)) for kind in KINDS]
     shapes = [{name: tuple(one.shape) for name, one in model.state_dict().items()} for model in built]
     assert shapes[0] == shapes[1]
     usual = family_layout(family, vocab_size=24, layers=2, embed_dim=16, ffn_dim=24, heads=2, max_positions=30)
     assert built[0].encoder.layout == built[1].encoder.layout == usual
     assert abs(built[0].encoder.layers[0].fc1.weight.std().item() - 0.02) < 0.004
-    assert (
-        nlu_builders.build(nlu_builders.arguments(**{**SCRATCH, "max_source_positions": None})).max_positions() == 512
-    )
+    usual = nlu_builders.arguments(**{**SCRATCH, "max_source_positions": None})
+    assert nlu_builders.build(usual).max_positions() == 512
     languages = nlu_builders.scratch(
         encoder_family=family
     ).args.encoder_languages  # the dictionary's, where a family has them
@@ -89,7 +87,6 @@ def test_options_are_compared_with_the_file(tmp_path, options, message):
 
 @torch.no_grad()
 def test_a_run_resumes_without_the_file(tmp_path):
-    """Sizes come from the checkpoint to be continued, and nothing may be computed before it was loaded."""
     nlu_builders.mbart_cc25(tmp_path)
     model = from_file(tmp_path, MBART_SYMBOLS)
     saved(model, tmp_path / "checkpoint_last.pt")
@@ -196,11 +193,8 @@ def test_mask_is_the_last_row_of_a_masked_lm(tmp_path):
     path, symbols = nlu_builders.write_any("xlmr", tmp_path)
     (path / "dict.txt").unlink()
     assert from_file(path, symbols, unnamed_rows="dictionary").encoder.layout.vocab_size == 25
-    for policy, other in (
-        ("error", ["<mask>", *PIECES]),
-        ("extend", [*PIECES, "tag", "<mask>"]),
-        ("truncate", [*PIECES[:-2], "<mask>"]),
-    ):
+    entries = {"error": ["<mask>", *PIECES], "extend": [*PIECES, "tag", "<mask>"], "truncate": [*PIECES[:-2], "<mask>"]}
+    for policy, other in entries.items():
         with pytest.raises(ValueError, match="<mask> is entry .* of the dictionary, but row 24 of"):
             from_file(path, other, embedding_mismatch=policy, unnamed_rows="dictionary")
 

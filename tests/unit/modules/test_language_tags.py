@@ -15,7 +15,6 @@ def tags():
 
 
 def test_the_first_language_token_counts(tags):
-    """Wherever it stands; what follows may hold any token."""
     found = tags(torch.tensor([[1, 1, 8, 5, 2], [7, 5, 8, 9, 1], [2, 8, 7, 5, 5]]))
     assert found.numbers.tolist() == [1, 0, 1]
     assert found.active.int().tolist() == [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]]

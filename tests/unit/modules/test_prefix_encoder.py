@@ -23,7 +23,6 @@ def _prefix(length, device, rows=1):
 @pytest.mark.parametrize("length", [0, 3])
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_padding_on_either_side_changes_nothing(encoder, length, side, device):
-    """Positions count the real tokens from padding_idx + 1, wherever the padding lies."""
     rows, prefix = builders.source_rows([6, 3]), _prefix(length, device) if length else None
     tokens = builders.pad(rows, extra=2)
     together = encoder((builders.left_padded(tokens) if side == "left" else tokens).to(device), prefix=prefix)

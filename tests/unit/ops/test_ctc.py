@@ -65,7 +65,6 @@ def compare(inputs, names=LEAVES, chunk_size=3, upstream=None, **close):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("names", [LEAVES, ("hidden",), ("weight",), ("bias",)])
 def test_value_and_gradients_equal_torch(chunk_size, bias, names, device):
-    """Weight and bias trained or frozen, together or alone."""
     if names == ("bias",) and not bias:
         return
     upstream = torch.tensor([1.0, -0.5, 2.0, 3.0, 0.0, 0.25, 1.5])
@@ -76,7 +75,6 @@ def test_value_and_gradients_equal_torch(chunk_size, bias, names, device):
 @pytest.mark.parametrize("slots", [[TOKEN_BLOCK, 1], [TOKEN_BLOCK - 7, TOKEN_BLOCK + 20, 9]])
 @pytest.mark.parametrize("names", [LEAVES, ("hidden",)])
 def test_more_slots_than_a_block_equal_torch(slots, names, device):
-    """One slot in the last block; three blocks, the last of 22 slots. Every label occurs in every block."""
     targets = (torch.arange(30) % 3 + torch.arange(len(slots))[:, None]) % 7
     targets = targets.masked_fill(targets == BLANK, 6)
     sizes = torch.tensor(slots), torch.tensor([min(30, count) for count in slots])
@@ -89,7 +87,6 @@ def test_more_slots_than_a_block_equal_torch(slots, names, device):
 
 @pytest.mark.parametrize("filler", [0, BLANK, -100, 10**6])
 def test_what_lies_behind_the_lengths_never_counts(filler, device):
-    """Slots, labels: wider padding with anything in it changes neither losses nor gradients."""
     inputs = case(device)
     wide_hidden = torch.full((7, 13, WIDTH), 50.0, dtype=torch.float64, device=device)
     wide_targets = torch.full((7, 12), filler, dtype=torch.int64, device=device)

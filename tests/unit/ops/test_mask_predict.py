@@ -42,16 +42,11 @@ def test_lowest_scores_by_hand(device):
     assert chosen.int().tolist() == [[0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0]]
 
 
-@pytest.mark.cases(
-    "length iterations counts",
-    (8, 4, [8, 6, 4, 2]),
-    (5, 4, [5, 3, 2, 1]),
-    (3, 10, [3, 2, 2, 2, 1, 1, 1, 0, 0, 0]),
-    (7, 1, [7]),
-)
-def test_the_schedule_decays_linearly(length, iterations, counts):
+@pytest.mark.cases("length counts", (8, [8, 6, 4, 2]), (5, [5, 3, 2, 1]), (3, [3, 2, 2, 2, 1, 1, 1, 0, 0, 0]), (7, [7]))
+def test_the_schedule_decays_linearly(length, counts):
     """CMLM: n = N (T - t) / T, rounded down."""
-    assert [ops.masked_counts(torch.tensor([length]), step, iterations).item() for step in range(iterations)] == counts
+    iterations, lengths = len(counts), torch.tensor([length])
+    assert [ops.masked_counts(lengths, step, iterations).item() for step in range(iterations)] == counts
 
 
 def test_likely_lengths_best_first_and_the_shorter_of_equal_ones(device):

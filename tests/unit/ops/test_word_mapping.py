@@ -37,7 +37,6 @@ def best_of(scores):
 
 
 def test_the_seed_is_that_of_the_loops():
-    """Sorted rows of the square root of the similarities, compared across the languages, in both directions."""
     vectors = vocabulary(30).double(), vocabulary(24, seed=4).double()
     x, y = (normalise(side) for side in vectors)
     signatures = []
@@ -107,9 +106,8 @@ def test_the_iterations_end_none_means_the_seed_alone_and_rare_words_do_not_take
     assert len(cut.pairs[0]) == 100
     assert int(cut.pairs[0].max()) == int(cut.pairs[1].max()) == 49
     again, other = (learn_maps(x, y, few(places), SelfLearning(iterations=3, words=50, seed=seed)) for seed in (1, 2))
-    assert torch.equal(
-        again.maps.source, learn_maps(x, y, few(places), SelfLearning(iterations=3, words=50)).maps.source
-    )
+    default = learn_maps(x, y, few(places), SelfLearning(iterations=3, words=50))
+    assert torch.equal(again.maps.source, default.maps.source)
     assert again.history != other.history, "the seed decides"
     alone = learn_maps(x, y, few(places), SelfLearning(iterations=0, reweight=False))
     assert alone.history == []

@@ -39,7 +39,6 @@ def test_ascii_text_scores_as_in_rouge_score_and_a_corpus_as_the_mean():
 
 @pytest.mark.parametrize("alphabet", ["abcd", "他在北京", ["हिन्दी", "में", "लिखा"], ["мир", "Café", "für"]])
 def test_random_sentences_equal_the_slow_loops(alphabet):
-    """Some of them empty."""
     generator = random.Random(4)
     for _ in range(150):
         first, second = (generator.choices(alphabet, k=generator.randint(0, 7)) for _ in range(2))

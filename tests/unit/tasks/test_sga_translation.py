@@ -22,7 +22,6 @@ def _generator(task, models=(), **options):
 
 
 def test_batches_have_xlmrs_input_format(folder):
-    """<s> x </s>, padded on the right; the target is y </s>; sizes count the symbol that is prepended."""
     task = builders.read_task(folder)
     assert task.source_dictionary.symbols == task.target_dictionary.symbols == builders.dictionary().symbols
     task.load_dataset("train")

@@ -8,11 +8,8 @@ from tests import nlu_bins
 from tests.builders import BOS, EOS, PAD
 from tests.unit.tasks.making import load, maker
 
-SENTENCES = [
-    [([11, 12], "B-PER"), ([13], "I-PER"), ([14], "O")],
-    [([15], "O"), ([16, 17], "O"), ([18], "O")],
-    [([19], "B-LOC")],
-]
+SENTENCES = [[([11, 12], "B-PER"), ([13], "I-PER"), ([14], "O")], [([15], "O"), ([16, 17], "O"), ([18], "O")]]
+SENTENCES.append([([19], "B-LOC")])
 setup = maker("token_classification", classification_head_name="token_classification_head")
 
 

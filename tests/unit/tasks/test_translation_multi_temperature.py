@@ -112,7 +112,6 @@ def test_without_a_schedule_the_task_is_the_stock_one(folder, more):
 
 
 def test_other_languages_are_refused(folder, tmp_path, caplog):
-    """When decoding, when resuming, and when another checkpoint is the start; the same ones pass."""
     trained, file = setup(folder), tmp_path / "checkpoint_last.pt"
     state = trained.state_dict()
     torch.save({"model": {}, "task_state": state}, file)

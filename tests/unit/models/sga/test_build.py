@@ -86,7 +86,6 @@ def test_wrong_options_and_files_are_named(pretrained, options, words):
 
 
 def test_a_dictionary_that_does_not_match_is_refused(pretrained, tmp_path, caplog):
-    """No <mask> at the end, another number of entries, or another order, told by the dict.txt beside the weights."""
     symbols = builders.dictionary(builders.PIECES - 1)
     symbols.add_symbol("late")
     with pytest.raises(ValueError, match="<mask>"):

@@ -96,7 +96,6 @@ def test_checkpointed_activations_give_the_frozen_phase_the_same_gradients(devic
 
 
 def test_only_what_is_needed_runs(model, device):
-    """One encoder call for both segments, one for the joined rows, one decoder call; masked positions alone are projected."""
     calls, rows = [], {}
     for side in ("encoder", "decoder"):
         getattr(model, side).register_forward_hook(lambda *_, side=side: calls.append(side))

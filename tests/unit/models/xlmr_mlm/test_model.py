@@ -42,7 +42,6 @@ def test_it_starts_from_berts_initialisation():
 
 
 def test_stock_criterion_gives_the_cross_entropy_of_the_masked_tokens():
-    """Which alone are projected."""
     model = small().eval()
     sample = builders.batch(builders.source_rows([7, 5]))
     target = torch.full((2, 7), builders.PAD)
