@@ -15,6 +15,7 @@ from data_prep.io import read_json
 from . import archive, plots, tables
 from .ledger import Ledger, digest
 from .studies import STUDIES, Study, read_study
+from .systems import names
 
 ROOT = STUDIES.parent.parent
 RESULTS = ROOT / "examples" / "results"
@@ -61,7 +62,7 @@ def show_analyses(study: Study, path: Path) -> Dict[Path, str]:
 
 def everything() -> Dict[Path, str]:
     """Every page and plot of studies, and the page that lists them."""
-    studies = [read_study(path) for path in sorted(STUDIES.glob("*.yaml"))]
+    studies = [read_study(STUDIES / f"{name}.yaml") for name in names(STUDIES)]
     finished = [study for study in studies if (RESULTS / f"{study.name}.json").is_file()]
     found = {PAGES / "index.md": tables.index(finished)}
     for study in finished:
@@ -111,7 +112,7 @@ def publish(out: Path) -> List[Path]:
     archive.write(stored[0], members)
     stored[1].write_bytes((out / "ledger.json").read_bytes())
     for figure in sorted(unknown_figures(study, tables.render(study, ledger, ledger.code))):
-        print(f"studies/{study.name}.yaml: finding: {figure} is not in the new tables: write it anew", file=sys.stderr)
+        print(f"study {study.name}: finding: {figure} is not in the new tables: write it anew", file=sys.stderr)
     return stored
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 from string import Template
 from typing import Any, Dict, Mapping, Optional
 
-from .studies import Job, Stage, Study
+from .arms import Stage
+from .studies import Job, Study
 from .systems import command, read_system
 
 VALIDATIONS = 12

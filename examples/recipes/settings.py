@@ -79,7 +79,7 @@ def check_folder(run: Settings, folder: Path) -> None:
 def read_settings(config: Mapping[str, Any]) -> Settings:
     """Check what the user gave. Raises RecipeError, naming the setting, the value and what is valid."""
     given: Dict[str, Any] = {name: value for name, value in config.items() if value not in (None, "")}
-    rules = yaml.safe_load((HERE / "translator.schema.yaml").read_text(encoding="utf-8"))
+    rules = yaml.safe_load((HERE / "schema.yaml").read_text(encoding="utf-8"))["translator"]
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(rules).iter_errors(given))
     if error is not None:
         raise RecipeError(f"{'.'.join(map(str, error.absolute_path)) or 'settings'}: {error.message}")

@@ -52,17 +52,22 @@ class System(NamedTuple):
 
 
 def read_document(path: Path, schema: str) -> Dict[str, Any]:
-    """Read a YAML file and check it by ``SCHEMA.schema.yaml``. Raises RecipeError, naming file, key and value."""
+    """Read a YAML file and check it by its part of ``schema.yaml``. Raises RecipeError, naming file, key and value."""
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), LOADER)
     except (OSError, yaml.YAMLError) as error:
         raise RecipeError(f"{path}: cannot be read: {error}") from error
-    rules = yaml.load((HERE / f"{schema}.schema.yaml").read_text(encoding="utf-8"), LOADER)
+    check(content, schema, path)
+    return content
+
+
+def check(content: Any, schema: str, path: Path) -> None:
+    """Check what a file says by its part of ``schema.yaml``. Raises RecipeError, naming file, key and value."""
+    rules = yaml.load((HERE / "schema.yaml").read_text(encoding="utf-8"), LOADER)[schema]
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(rules).iter_errors(content))
     if error is not None:
         key = ".".join(map(str, error.absolute_path)) or "the file"
         raise RecipeError(f"{path}: {key}: {error.message}")
-    return content
 
 
 def read_system(name: str, folder: Path = FOLDER) -> System:

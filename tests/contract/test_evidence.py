@@ -16,6 +16,7 @@ from benchmarks import results as benchmarks
 from data_prep.io import sha256
 from examples.recipes import archive, results
 from examples.recipes.results import PAGES, RESULTS
+from examples.recipes.systems import names
 from tests.contract import evidence
 from tests.contract.evidence import DATA, NAMES, drawn, opened
 from tests.contract.repository import ROOT, listed_files
@@ -77,7 +78,7 @@ def test_every_ledger_has_its_study_and_its_archive():
     files = [path.name.removesuffix(archive.ENDING) for path in RESULTS.glob(f"*{archive.ENDING}")]
     archives = {name for name in files if not name.endswith(results.ANALYSIS)}
     assert {name.removesuffix(results.ANALYSIS) for name in files} == archives
-    assert {*NAMES} == archives <= {path.stem for path in results.STUDIES.glob("*.yaml")}
+    assert {*NAMES} == archives <= {*names(results.STUDIES)}
     assert len(list(RESULTS.iterdir())) == len(files) + len(NAMES)
 
 

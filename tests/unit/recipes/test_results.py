@@ -98,7 +98,6 @@ def finished(tmp_path, monkeypatch):
 
 
 def test_a_finished_study_is_stored_and_shown(finished, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     out, entries, store = finished
     assert main(["--publish", str(out)]) == 0
     assert "finding" not in capsys.readouterr().err

@@ -11,7 +11,7 @@ import fairseq_plugins  # noqa: F401  (registers the tasks and architectures)
 from examples.recipes.runs import Runs
 from examples.recipes.scores import Scores
 from examples.recipes.studies import STUDIES, read_set, read_study
-from examples.recipes.systems import RecipeError
+from examples.recipes.systems import RecipeError, names
 from tests.conftest import ROOT
 
 BEAM = {"beam": {"title": "beam 5"}}
@@ -187,6 +187,22 @@ def test_sets_on_top_of_others_and_languages_of_the_directions(tmp_path):
             read_set("x", tmp_path, [])
 
 
+def test_a_variant_is_a_study_of_its_own(tmp_path):
+    """What it does not say is the file's, but for the texts; with like: null nothing is."""
+    variants = {
+        "longer": {"title": "Longer", "seeds": [5], "budget": {"tune": {"minutes": 9}, "final": {"minutes": 20}}},
+        "alone": {"title": "Alone", "like": None, "seeds": [5]},
+    }
+    write(tmp_path, finding="Probe is better.", notes=["A note."], variants=variants)
+    probe, longer = (read_study(tmp_path / f"{name}.yaml") for name in ("probe", "longer"))
+    assert names(tmp_path) == ["alone", "longer", "probe"]
+    assert (longer.name, longer.title, longer.finding, longer.notes) == ("longer", "Longer", "", ())
+    assert (longer.seeds, longer.limit("final"), probe.limit("final")) == ((5,), "20 minutes", "6 minutes")
+    assert (longer.arms, longer.claims) == (probe.arms, probe.claims) and probe.finding == "Probe is better."
+    with pytest.raises(RecipeError, match=r"alone.yaml: the file: '\w+' is a required property"):
+        read_study(tmp_path / "alone.yaml")
+
+
 def test_what_counts_as_other_code(tmp_path):
     """Seeds, claims and texts may change; what a command is made of may not."""
     before = read_study(write(tmp_path)).settings()
@@ -201,7 +217,7 @@ def test_what_counts_as_other_code(tmp_path):
         assert read_study(write(tmp_path, **change)).settings() != before, change
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in STUDIES.glob("*.yaml")))
+@pytest.mark.parametrize("name", names(STUDIES))
 def test_the_commands_of_the_shipped_studies_are_those_of_fairseq(name):
     from fairseq import options
 
