@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# SGA at tiny size, from a generated corpus to a BLEU table, with the stock commands. See README.md beside this file.
+# SGA at tiny size, from a generated corpus to a BLEU table, with the stock commands. See docs/quickstart.md.
 #
 #   TOY_SEED   which sentences are drawn (default 1); the languages and the frozen model stay
 #   OUT        where everything is written (default runs/quickstart-TOY_SEED)

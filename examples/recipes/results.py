@@ -22,6 +22,8 @@ RESULTS = ROOT / "examples" / "results"
 """Ledgers and archives: ``NAME.json``, ``NAME.tar.xz``, of the tables of further analyses ``NAME_analysis.tar.xz``."""
 PAGES = ROOT / "docs" / "results"
 ANALYSIS = "_analysis"
+LONG_TABLE = 15
+"""Lines."""
 
 FIGURE = re.compile(r"(?<![\d.,])\d+\.\d(?![\d.])")
 
@@ -47,16 +49,26 @@ def unknown_figures(study: Study, page: str) -> Set[str]:
 
 
 def show_analyses(study: Study, path: Path) -> Dict[Path, str]:
-    """The page of the tables in an archive, with the plots that lie beside it."""
-    name = path.name.removesuffix(archive.ENDING)
-    whose = f"Tables of `examples/results/{path.name}`, of models of [{study.name}]({study.name}.md)."
-    parts = [f"# {study.title}: analyses", whose]
-    for member, content in archive.read(path).items():
-        if member.endswith(".md"):
-            stem = member.removesuffix(".md")
-            parts += [f"## {stem}", re.sub(r"^##", "###", content.decode("utf-8"), flags=re.M).strip()]
-            if (PAGES / name / f"{stem}.svg").is_file():
-                parts.append(f"![{stem}]({name}/{stem}.svg)")
+    """The page of the tables in an archive, with the plots that lie beside it.
+
+    A long table is shown as its plot, and of a folder with a comparison that alone: the archive has them all.
+    """
+    name, members = path.name.removesuffix(archive.ENDING), archive.read(path)
+    again = f"python -m examples.recipes.archive examples/results/{path.name} [MEMBER]"
+    parts = [
+        f"# {study.title}: analyses",
+        f"Of models of [{study.name}]({study.name}.md). The archive also holds the tables that are not shown: `{again}`.",
+    ]
+    for member, content in members.items():
+        stem = member.removesuffix(".md")
+        comparison = stem.rpartition("/")[0] + "/comparison.md" if "/" in stem else "comparison.md"
+        if not member.endswith(".md") or comparison in set(members) - {member}:
+            continue
+        text = re.sub(r"^##", "###", content.decode("utf-8"), flags=re.M).strip()
+        drawn = (PAGES / name / f"{stem}.svg").is_file()
+        if drawn and len(text.splitlines()) > LONG_TABLE:
+            text = f"{text.partition(chr(10))[0]} (`{member}`)"
+        parts += [f"## {stem}", text, *([f"![{stem}]({name}/{stem}.svg)"] if drawn else [])]
     return {PAGES / f"{name}.md": "\n\n".join(parts) + "\n"}
 
 
