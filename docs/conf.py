@@ -1,4 +1,4 @@
-"""Settings of Sphinx. Pages are Markdown (MyST); the API is read from the source, so that fairseq and torch are not imported."""
+"""Settings of Sphinx. Pages are Markdown (MyST); the API is read from the source, without importing fairseq or torch."""
 
 import re
 import subprocess
@@ -10,6 +10,7 @@ INIT = (ROOT / "fairseq_plugins" / "__init__.py").read_text(encoding="utf-8")
 
 project = "fairseq_plugins"
 author = "The fairseq_plugins authors"
+copyright = f"{author}, MIT licence"
 release = version = re.search(r'^__version__ = "([^"]+)"', INIT, re.MULTILINE).group(1)
 
 extensions = ["myst_parser", "autoapi.extension", "sphinx.ext.napoleon"]
@@ -30,7 +31,7 @@ nitpick_ignore_regex = [("py:(class|obj)", r".*")]
 html_theme = "furo"
 html_title = f"fairseq_plugins {version}"
 html_static_path = ["_static"]
-html_css_files = ["wide.css"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 
@@ -45,5 +46,12 @@ def fill_in(app, name, source):
     source[0] = re.sub(r"<!-- python -m fairseq_plugins (\w+) -->", printed, source[0])
 
 
+def shorten(app, name, source):
+    """Titles of the API leave out the package, which is the same in all: they must fit into the sidebar."""
+    if name.startswith("api/fairseq_plugins/"):
+        source[0] = re.sub(r"\Afairseq_plugins\.(\S+\n=+)", r"\1", source[0])
+
+
 def setup(app):
     app.connect("source-read", fill_in)
+    app.connect("source-read", shorten)
