@@ -32,6 +32,7 @@ PIECES = 25
 MASK = FIRST_PIECE + PIECES
 VOCAB = MASK + 1
 LAYERS, WIDTH, FFN, HEADS, POSITIONS = 2, 16, 24, 2, 40
+SOURCES, TARGETS = [6, 3, 5], [4, 2, 3]
 
 
 def side(name, *sizes):
@@ -176,6 +177,11 @@ def batch(sources, targets=None, extra=0):
 
 def to_device(value, device):
     return apply_to_sample(lambda tensor: tensor.to(device), value)
+
+
+def sample(device="cpu", extra=0, targets=TARGETS):
+    """A batch of three ragged pairs."""
+    return to_device(batch(source_rows(SOURCES), target_rows(targets), extra), device)
 
 
 def collated(data, rows, device):

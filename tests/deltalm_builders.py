@@ -131,16 +131,10 @@ def write_dictionary(path, pieces=builders.PIECES, swapped=False):
     builders.write_symbols(path, symbols)
 
 
-def sample(extra=0):
-    """Three ragged pairs; ``extra`` columns of padding more than needed."""
-    return builders.batch(builders.source_rows([6, 3, 5]), builders.target_rows([4, 2, 3]), extra=extra)
-
-
 def net_input(extra=0):
-    """The model's input of :func:`sample`, shifted as the translation task does: ``</s>`` first, padding last."""
-    batch = sample(extra)
-    shifted = builders.pad([row.roll(1) for row in builders.target_rows([4, 2, 3])], extra=extra)
-    return {**batch["net_input"], "prev_output_tokens": shifted}
+    """The model's input of ``builders.sample``, shifted as the translation task does: ``</s>`` first, padding last."""
+    shifted = builders.pad([row.roll(1) for row in builders.target_rows(builders.TARGETS)], extra=extra)
+    return {**builders.sample(extra=extra)["net_input"], "prev_output_tokens": shifted}
 
 
 # ---- Tiny streams of texts for span corruption, and the way back from source and target to the text. ----

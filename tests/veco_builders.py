@@ -155,10 +155,6 @@ def write_documents(folder, split, language, rows):
     builders.write_dictionary(folder, language)
 
 
-def is_parallel(batch):
-    return batch["net_input"]["joint_tokens"] is not None
-
-
 # ---- Tiny VECOs on disk in every layout: made by stock fairseq and by hand, not by the package's tables. ----
 
 SYMBOLS = [*nlu_builders.PIECES, "<mask>"]

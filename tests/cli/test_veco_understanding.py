@@ -5,43 +5,32 @@ import torch
 
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_bins, nlu_builders, veco_builders
+from tests.nlu_bins import random_ranking, write_ranking
 
 from .commands import model_of
 
 GRADES = ["3", "0", "1"]
-
-
-def classification(data, *_):
-    nlu_builders.write_sentences(data, veco_builders.SYMBOLS)
-
-
-def tagging(data, name, seed):
-    nlu_bins.write_tagged(data, name, nlu_bins.tagged_sentences(12, seed))
-
-
-def answering(data, name, seed):
-    nlu_bins.write_questions(data, name, *nlu_bins.random_questions(12, seed))
-
-
-def ranking(data, name, seed):
-    nlu_bins.write_ranking(data, name, nlu_bins.random_ranking(6, seed, GRADES), GRADES)
-
-
 CASES = {
-    "cross_lingual_classification": (classification, "sentence_prediction", "", "accuracy"),
-    "token_classification": (tagging, "token_classification", "", "f1"),
-    "span_qa": (answering, "span_qa", "--max-question 5 --window-stride 8 --max-answer 3", "f1"),
-    "relevance_ranking": (ranking, "relevance_ranking", "--ndcg-k 4", "ndcg"),
+    "cross_lingual_classification": ("sentence_prediction", "", "accuracy"),
+    "token_classification": ("token_classification", "", "f1"),
+    "span_qa": ("span_qa", "--max-question 5 --window-stride 8 --max-answer 3", "f1"),
+    "relevance_ranking": ("relevance_ranking", "--ndcg-k 4", "ndcg"),
+}
+WRITE = {
+    "cross_lingual_classification": lambda to, *_: nlu_builders.write_sentences(to, veco_builders.SYMBOLS),
+    "token_classification": lambda to, name, seed: nlu_bins.write_tagged(to, name, nlu_bins.tagged_sentences(12, seed)),
+    "span_qa": lambda to, name, seed: nlu_bins.write_questions(to, name, *nlu_bins.random_questions(12, seed)),
+    "relevance_ranking": lambda to, name, seed: write_ranking(to, name, random_ranking(6, seed, GRADES), GRADES),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", list(CASES))
+@pytest.mark.parametrize("task", CASES)
 def test_a_veco_is_fine_tuned_and_validated(train, decode, tmp_path, task):
-    write, criterion, more, score = CASES[task]
+    criterion, more, score = CASES[task]
     data, run, file = tmp_path / "bin", tmp_path / "run", tmp_path / "veco.pt"
     for seed, name in enumerate(("train.en", "valid.en", "valid.de")):
-        write(data, name, seed)
+        WRITE[task](data, name, seed)
     words = (next(data.rglob("input0/dict.txt"), None) or next(data.rglob("dict.txt"))).read_text(encoding="utf-8")
     symbols = [line.split()[0] for line in words.splitlines()]
     symbols += [] if symbols[-1] == "<mask>" else ["<mask>"]

@@ -6,17 +6,11 @@ from torch import nn
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from tests import builders
-
-SOURCES, TARGETS = [6, 3, 5], [4, 2, 3]
+from tests.builders import TARGETS
 
 
 def criterion(**options):
     return SGACTCCriterion(builders.task(), SGACTCConfig(**{"sentence_avg": False, **options}))
-
-
-def _sample(device, targets=TARGETS):
-    rows = builders.source_rows(SOURCES), builders.target_rows(targets)
-    return builders.to_device(builders.batch(*rows, extra=1), device)
 
 
 @pytest.fixture
@@ -56,7 +50,7 @@ def _denoiser_inputs(model, monkeypatch, sample, **options):
 
 
 def test_evaluation_has_no_noise(model, device):
-    sample = _sample(device)
+    sample = builders.sample(device, extra=1)
     noisy = criterion(denoise_noise=1.0)
     model.eval()
     clean = noisy(model, sample)[0]
@@ -71,7 +65,7 @@ def test_evaluation_has_no_noise(model, device):
 
 
 def test_losses_are_sums_in_nats_over_tokens_or_sentences_also_of_a_wrapped_model(model, device):
-    sample = _sample(device)
+    sample = builders.sample(device, extra=1)
     alignment, denoising = builders.forward_losses(model, sample).values()
     tokens, sentences = sum(TARGETS), len(TARGETS)
     wrapped = nn.Module()  # as DistributedDataParallel: only forward and .module
@@ -88,7 +82,7 @@ def test_losses_are_sums_in_nats_over_tokens_or_sentences_also_of_a_wrapped_mode
 
 
 def test_noise_touches_slots_only_and_writes_what_the_options_say(model, monkeypatch, device):
-    sample = _sample(device)
+    sample = builders.sample(device, extra=1)
     inside = torch.arange(12, device=device) < 2 * sample["net_input"]["src_lengths"][:, None]
     clean = _denoiser_inputs(model, monkeypatch, sample)[0]
     model.train()
@@ -107,9 +101,9 @@ def test_noise_touches_slots_only_and_writes_what_the_options_say(model, monkeyp
 
 def test_options_for_a_denoiser_that_is_not_there_are_warned_of_once(caplog, device):
     given = criterion(denoise_noise=0.1, denoise_unroll=2)
-    given(builders.sga_model().to(device), _sample(device))
+    given(builders.sga_model().to(device), builders.sample(device, extra=1))
     assert not caplog.text
     for _ in range(2):
-        given(builders.sga_model(no_denoising=True).to(device), _sample(device))
+        given(builders.sga_model(no_denoising=True).to(device), builders.sample(device, extra=1))
     for option in ("--denoise-noise 0.1 has", "--denoise-unroll 2 has"):
         assert caplog.text.count(f"{option} no effect: this model has no denoiser") == 1

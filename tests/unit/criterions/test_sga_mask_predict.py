@@ -12,8 +12,7 @@ from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from fairseq_plugins.criterions.sga_mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion
 from fairseq_plugins.ops.mask_predict import draw_masks
 from tests import builders
-
-SOURCES, TARGETS = [6, 3, 5], [4, 2, 3]
+from tests.builders import TARGETS
 
 
 def criterion(**options):
@@ -24,11 +23,6 @@ def criterion(**options):
 @pytest.fixture
 def model(device):
     return builders.sga_model(alignment="mask_predict").double().to(device)
-
-
-def _sample(device, targets=TARGETS):
-    rows = builders.source_rows(SOURCES), builders.target_rows(targets)
-    return builders.to_device(builders.batch(*rows, extra=1), device)
 
 
 def _run(model, sample, seed=3, **options):
@@ -53,7 +47,7 @@ def test_a_batch_without_a_mask_has_no_alignment_loss(model, device):
 
 @pytest.mark.parametrize("targets", [[0, 3, 2], [0, 0, 0]])
 def test_sentences_without_target_tokens_have_a_denoising_loss_only(model, targets, device):
-    loss, size, logged = _run(model, _sample(device, targets))
+    loss, size, logged = _run(model, builders.sample(device, 1, targets))
     assert size == sum(targets) and logged["nmasked"] >= sum(target > 0 for target in targets)
     loss.backward()
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
@@ -71,7 +65,7 @@ def test_a_target_longer_than_the_lengths_is_refused(device):
 
 
 def test_what_is_summed_and_logged(model, device):
-    sample = _sample(device)
+    sample = builders.sample(device, extra=1)
     loss, size, plain = _run(model, sample)
     for seed in range(4):
         torch.manual_seed(seed)
@@ -107,7 +101,7 @@ def test_criterion_and_model_must_agree(model, device):
         (SGAMaskPredictCriterion, SGAMaskPredictConfig(**options), "mask_predict", builders.sga_model().to(device)),
     ):
         with pytest.raises(ValueError, match=words[name]):
-            kind(builders.task(), cfg)(other, _sample(device))
+            kind(builders.task(), cfg)(other, builders.sample(device, extra=1))
         for arch in ({"alignment": "ctc"}, {"alignment": "mask_predict"}, {"_name": "nat_ctc"}):
             whole = OmegaConf.create({"model": arch, "criterion": {**vars(cfg), **options}})
             fits = arch.get("alignment", "ctc") == name
@@ -116,7 +110,7 @@ def test_criterion_and_model_must_agree(model, device):
 
 
 def test_metrics_are_bits_of_their_own_units(model, device):
-    logs = [_run(model, _sample(device), seed, label_smoothing=0.1)[2] for seed in (3, 4)]
+    logs = [_run(model, builders.sample(device, extra=1), seed, label_smoothing=0.1)[2] for seed in (3, 4)]
     logs[0]["unalignable"] = 3
     with metrics.aggregate(new_root=True) as aggregated:
         for _ in range(2):

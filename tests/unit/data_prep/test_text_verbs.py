@@ -124,10 +124,6 @@ def corpus(tmp_path):
     return rows, [write(tmp_path / name, *column) for name, column in zip(("all.en", "all.de"), zip(*rows))]
 
 
-def read_split(folder, name):
-    return list(zip(lines(folder / f"{name}.en"), lines(folder / f"{name}.de")))
-
-
 def test_these_sentences_never_move():
     """The hash is part of the interface: these values may never change."""
     pinned = {"a": "valid", "b": "valid", "c": "test", "e": "train", "g": "train", "h": "test"}
@@ -140,7 +136,10 @@ def test_the_command_splits_by_what_it_was_asked_for(corpus, tmp_path, shares, h
     rows, paths = corpus
     options = ["--hash-on", hash_on, "--salt", salt, *shares]
     split.main(["--inputs", *map(str, paths), "--output-dir", str(tmp_path / "o"), *options])
-    parts = {name: read_split(tmp_path / "o", name) for name in ("train", "valid", "test")}
+    sides = {
+        name: [lines(tmp_path / "o" / f"{name}.{side}") for side in ("en", "de")] for name in ("train", "valid", "test")
+    }
+    parts = {name: list(zip(*texts)) for name, texts in sides.items()}
     for name, part in parts.items():
         assert part == [row for row in rows if split_of(row, Shares(10, 2, 1, hash_on, salt)) == name]
     assert sum(map(len, parts.values())) == len(rows)

@@ -168,7 +168,7 @@ def test_the_bottom_ffn_has_the_dropout_of_the_top_one(name, random):
 
 
 def loss_of(model):
-    target = deltalm_builders.sample()["target"].to(next(model.parameters()).device)
+    target = builders.sample(next(model.parameters()).device)["target"]
     logits = model(**builders.to_device(net_input(), target.device))[0]
     return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=builders.PAD, reduction="sum")
 

@@ -7,17 +7,9 @@ import torch
 
 from tests import builders, deltalm_builders
 from tests.deltalm_builders import KINDS, arguments, build, net_input, released_tensors, state_of, write_released
+from tests.unit.checkpoints.builders import assert_same
 
 RELEASED, FROM_MLM = "pretrained_deltalm_checkpoint", "init_from_mlm"
-
-
-def in_place(path, **options):
-    return build(pretrained_deltalm_checkpoint=str(write_released(path)), **options)
-
-
-def assert_state(found, expected):
-    assert set(found) == set(expected)
-    assert [name for name in expected if not torch.equal(found[name], expected[name])] == []
 
 
 @pytest.fixture(params=[RELEASED, FROM_MLM])
@@ -42,18 +34,18 @@ def test_a_released_file_fills_every_tensor(tmp_path, kind):
         states.append(state_of(build(args)))
         assert (args.pretrained_deltalm_checkpoint, args.initialised_from) == (None, str(path))
     for state in states:
-        assert_state(state, deltalm_builders.in_names_of_the_model(released_tensors()))
+        assert_same(state, deltalm_builders.in_names_of_the_model(released_tensors()))
 
 
 def test_twelve_layers_and_no_norm_after_the_embedding(tmp_path):
     tensors = released_tensors(layers=12, blocks=11, embedding_norm=False)
     path = write_released(tmp_path / "large.pt", tensors)
     model = build(arch="deltalm_large", pretrained_deltalm_checkpoint=str(path), encoder_layers=12, decoder_layers=11)
-    assert_state(state_of(model), deltalm_builders.in_names_of_the_model(tensors))
+    assert_same(state_of(model), deltalm_builders.in_names_of_the_model(tensors))
     with pytest.raises(ValueError, match="layernorm[-_]embedding"):
         build(arch="deltalm_base", pretrained_deltalm_checkpoint=str(path), encoder_layers=12, decoder_layers=11)
     with pytest.raises(ValueError, match="layernorm[-_]embedding|emb_layer_norm"):
-        in_place(tmp_path / "base.pt", arch="deltalm_large")
+        build(arch="deltalm_large", pretrained_deltalm_checkpoint=str(write_released(tmp_path / "base.pt")))
 
 
 @pytest.mark.parametrize("form", ["args", "cfg"])
@@ -64,7 +56,7 @@ def test_a_checkpoint_of_a_run_can_be_the_start_of_another(tmp_path, form, block
     cfg = None if form == "args" else {"model": {"_name": "deltalm_tiny", **deltalm_builders.SIZES}}
     torch.save({"model": first.state_dict(), "args": args, "cfg": cfg, "extra_state": {}}, tmp_path / "checkpoint.pt")
     second = build(pretrained_deltalm_checkpoint=str(tmp_path / "checkpoint.pt"), decoder_block=block)
-    assert_state(state_of(second), state_of(first))
+    assert_same(state_of(second), state_of(first))
 
 
 def embeddings(model):
@@ -142,7 +134,7 @@ def test_different_embeddings_cannot_be_shared(tmp_path, kind):
         build(**options)
     for share in (True, False):
         model = build(share_all_embeddings=False, share_decoder_input_output_embed=share, **options)
-        assert_state(state_of(model), expected)
+        assert_same(state_of(model), expected)
         assert (model.decoder.output_projection.weight is model.decoder.embed_tokens.weight) is share
 
 
@@ -151,7 +143,7 @@ def test_an_output_projection_of_its_own(tmp_path):
     assert not torch.equal(first.decoder.output_projection.weight, first.decoder.embed_tokens.weight)
     torch.save({"model": first.state_dict(), "args": arguments()}, tmp_path / "checkpoint.pt")
     option = {RELEASED: str(tmp_path / "checkpoint.pt")}
-    assert_state(state_of(build(share_all_embeddings=False, **option)), state_of(first))
+    assert_same(state_of(build(share_all_embeddings=False, **option)), state_of(first))
     with pytest.raises(ValueError, match="--share-(decoder-input-output-embed|all-embeddings)"):
         build(share_all_embeddings=False, share_decoder_input_output_embed=True, **option)
 

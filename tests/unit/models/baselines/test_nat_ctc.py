@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from fairseq_plugins.models.baselines import NATCTCConfig, NATCTCModel
 from tests import builders
+from tests.builders import SOURCES, TARGETS
 
-SOURCES, TARGETS = [6, 3, 5], [4, 2, 3]
 SIZES = {"encoder_layers": 1, "decoder_layers": 2, "embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2}
 
 
@@ -23,17 +23,12 @@ def model(device):
     return build().double().to(device)
 
 
-def sample(device, extra=0):
-    rows = builders.source_rows(SOURCES), builders.target_rows(TARGETS)
-    return builders.to_device(builders.batch(*rows, extra=extra), device)
-
-
 def slots(model, net_input):
     return model.align(model.encode(net_input["src_tokens"]), model.slot_lengths(net_input["src_lengths"]))
 
 
 def test_a_batch_gives_what_each_sentence_gives_alone(model, device):
-    together = slots(model, sample(device, extra=3)["net_input"])
+    together = slots(model, builders.sample(device, extra=3)["net_input"])
     for row, source in enumerate(builders.source_rows(SOURCES)):
         alone = slots(model, builders.to_device(builders.batch([source]), device)["net_input"])
         # fairseq's attention takes its softmax in float32, whatever the rest is in
@@ -45,7 +40,7 @@ def test_the_decoder_is_not_triangular(model, device):
     for layer in model.decoder.layers:
         layer.encoder_attn.out_proj.weight.data.zero_()
         layer.encoder_attn.out_proj.bias.data.zero_()
-    encoder_out = model.encode(sample(device)["net_input"]["src_tokens"][:1])
+    encoder_out = model.encode(builders.sample(device)["net_input"]["src_tokens"][:1])
     lengths = torch.tensor([12], device=device)
     before = model.align(encoder_out, lengths)
     encoder_out["encoder_out"][0][-1] += 1.0
@@ -53,7 +48,7 @@ def test_the_decoder_is_not_triangular(model, device):
 
 
 def test_criterion_gives_ctc_of_the_materialised_logits(model, device):
-    data = sample(device, extra=1)
+    data = builders.sample(device, extra=1)
     loss, size, logged = SGACTCCriterion(builders.task(), SGACTCConfig(sentence_avg=False))(model, data)
     logits = F.linear(slots(model, data["net_input"]), model.encoder.embed_tokens.weight)
     log_probs, lengths = logits.log_softmax(-1).transpose(0, 1), 2 * data["net_input"]["src_lengths"]

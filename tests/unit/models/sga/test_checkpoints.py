@@ -7,19 +7,13 @@ from fairseq_plugins import checkpoints
 from fairseq_plugins.checkpoints.average import average_checkpoints
 from tests import builders
 
-SOURCES, TARGETS = [6, 3, 5], [4, 2, 3]
-
 
 def _weights(model):
     return {name: parameter.detach().clone() for name, parameter in model.frozen.named_parameters()}
 
 
-def _sample():
-    return builders.batch(builders.source_rows(SOURCES), builders.target_rows(TARGETS))
-
-
 def _losses(model):
-    return torch.cat(list(builders.forward_losses(model, _sample()).values())).detach()
+    return torch.cat(list(builders.forward_losses(model, builders.sample()).values())).detach()
 
 
 def test_frozen_weights_are_bit_equal_after_updates_with_weight_decay(device):
@@ -29,7 +23,7 @@ def test_frozen_weights_are_bit_equal_after_updates_with_weight_decay(device):
     assert len(before) == 5 + 16 * builders.LAYERS + 4
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
     for _ in range(2):
-        losses = builders.forward_losses(model, builders.to_device(_sample(), device))
+        losses = builders.forward_losses(model, builders.sample(device))
         sum(loss.sum() for loss in losses.values()).backward()
         optimizer.step()
         optimizer.zero_grad()

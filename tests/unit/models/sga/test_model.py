@@ -8,18 +8,12 @@ import torch
 from fairseq_plugins.modules.prompts import Prompts
 from fairseq_plugins.ops import linear as products
 from tests import builders
-
-SOURCES, TARGETS = [6, 3, 5], [4, 2, 3]
+from tests.builders import SOURCES, TARGETS
 
 
 @pytest.fixture
 def model(device):
     return builders.sga_model().double().to(device)
-
-
-def _sample(device, extra=0):
-    rows = builders.source_rows(SOURCES), builders.target_rows(TARGETS)
-    return builders.to_device(builders.batch(*rows, extra=extra), device)
 
 
 def test_the_exact_list_of_trainable_parameters():
@@ -37,7 +31,7 @@ def test_the_exact_list_of_trainable_parameters():
 
 def test_source_and_target_padding_never_matter(model, device):
     """Batch = single, for both losses, whatever the padded width."""
-    batches = [builders.forward_losses(model, _sample(device, extra)) for extra in (0, 4)]
+    batches = [builders.forward_losses(model, builders.sample(device, extra)) for extra in (0, 4)]
     for row, (source, target) in enumerate(zip(builders.source_rows(SOURCES), builders.target_rows(TARGETS))):
         single = builders.forward_losses(model, builders.to_device(builders.batch([source], [target]), device))
         for found in batches:
@@ -70,7 +64,7 @@ def test_any_symbol_may_be_the_blank(blank, device):
 
 def test_noise_is_what_the_denoiser_reads(model, device):
     """corrupt gets T_0 and the slot lengths, then every step's; its result is the denoiser's input, and loss 1 is not touched."""
-    sample, seen = _sample(device), []
+    sample, seen = builders.sample(device), []
 
     def corrupt(tokens, lengths):
         seen.append((tokens.clone(), lengths.clone()))
