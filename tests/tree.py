@@ -84,31 +84,28 @@ def report(root):
         names = list(names)
         return f"{len(names):4d} files {sum(lines[name] for name in names):6d} lines"
 
-    package = [name for name in lines if name.startswith(f"{PACKAGE}/")]
-    yield f"{total(package)}  {PACKAGE} (all tracked text files)"
-    for folder in sorted({"/".join(name.split("/")[:2]) for name in package if name.count("/") > 1}):
-        yield f"{total(name for name in package if name.startswith(f'{folder}/'))}    {folder}"
-    yield f"{total(name for name in package if name.count('/') == 1)}    {PACKAGE}/*"
+    def folders(top):
+        names = [name for name in lines if name.startswith(f"{top}/")]
+        yield f"{total(names)}  {top} (all tracked text files)"
+        for folder in sorted({"/".join(name.split("/")[:2]) for name in names if name.count("/") > 1}):
+            yield f"{total(name for name in names if name.startswith(f'{folder}/'))}    {folder}"
+        yield f"{total(name for name in names if name.count('/') == 1)}    {top}/*\n"
 
+    yield from folders(PACKAGE)
+    package = [name for name in lines if name.startswith(f"{PACKAGE}/")]
     loading = {name for name in package for pattern in LOADING if fnmatch(name, pattern)}
-    yield f"\n{total(loading)}  {' + '.join(LOADING)}"
+    yield f"{total(loading)}  {' + '.join(LOADING)}"
     for name in loaders(root, package):
         yield f"{total(closure(root, name))}    import closure of {name}"
 
     code = [name for name in package if name.endswith(".py")]
     share = 100 * docstring_lines(root, code) / sum(lines[name] for name in code)
-    yield f"\n{share:.1f} % of the lines of {PACKAGE}/**/*.py are docstrings"
-
-    tests = [name for name in lines if name.startswith("tests/")]
-    yield f"\n{total(tests)}  tests (all tracked text files)"
-    for folder in sorted({"/".join(name.split("/")[:2]) for name in tests if name.count("/") > 1}):
-        yield f"{total(name for name in tests if name.startswith(f'{folder}/'))}    {folder}"
-    yield f"{total(name for name in tests if name.count('/') == 1)}    tests/*"
+    yield f"\n{share:.1f} % of the lines of {PACKAGE}/**/*.py are docstrings\n"
+    yield from folders("tests")
     other = [name for name in lines if name.endswith(".py") and not name.startswith("tests/")]
-    folders = sorted({name.split("/")[0] for name in other})
-    ratio = sum(lines[name] for name in tests) / sum(lines[name] for name in other)
-    yield f"{total(other)}  other Python ({', '.join(folders)})"
-    yield f"{ratio:.2f} lines of tests per line of other Python"
+    tested = sum(count for name, count in lines.items() if name.startswith("tests/"))
+    yield f"{total(other)}  other Python ({', '.join(sorted({name.split('/')[0] for name in other}))})"
+    yield f"{tested / sum(lines[name] for name in other):.2f} lines of tests per line of other Python"
 
 
 def main(arguments):

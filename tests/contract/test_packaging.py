@@ -31,7 +31,7 @@ def test_the_tested_set_covers_and_satisfies_what_is_installed():
     constraints = {name_of(line): line.partition("==")[2] for line in lines if line and not line.startswith("#")}
     values = {"__file__": str(ROOT / "setup.py")}
     exec(text_of("setup.py").rpartition("\nsetup(")[0], values)
-    requirements = [*values["REQUIREMENTS"], *(item for name in ("test", "check", "docs") for item in values["EXTRAS"][name])]
+    requirements = values["REQUIREMENTS"] + sum((values["EXTRAS"][name] for name in ("test", "check", "docs")), [])
     requirements = [item.split(";")[0] for item in requirements if 'python_version < "3.11"' not in item]
     assert {name_of(item) for item in requirements} <= set(constraints)
     exact = dict(item.split("==") for item in requirements if "==" in item)
