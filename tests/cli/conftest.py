@@ -51,14 +51,9 @@ def hydra(run_cli, user_dir):
     """Run fairseq-hydra-train with what ``train`` has too and ``SECTION: VALUES`` lines. Returns the folder of the checkpoints."""
 
     def run(folder, sections):
-        values = {
-            "common": {"user_dir": user_dir, "seed": 5, "log_format": "json", "cpu": True},
-            "optimizer": {"_name": "adam"},
-            "lr_scheduler": {"_name": "fixed"},
-            "optimization": {"lr": [0.01]},
-            "dataset": {"batch_size": 8, "num_workers": 0},
-            "checkpoint": {"save_dir": str(folder / "hydra")},
-        }
+        values = {"common": {"user_dir": user_dir, "seed": 5, "log_format": "json", "cpu": True}}
+        values.update(optimizer={"_name": "adam"}, lr_scheduler={"_name": "fixed"}, optimization={"lr": [0.01]})
+        values.update(dataset={"batch_size": 8, "num_workers": 0}, checkpoint={"save_dir": str(folder / "hydra")})
         for section, given in yaml.safe_load(sections).items():
             values.setdefault(section, {}).update(given)
         (folder / "run.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")

@@ -50,10 +50,8 @@ def test_two_commands(made, run, decode, run_cli, tmp_path):
 
     run(tuned, 6, *STOCK.split(), "--finetune-from-model", whole / "checkpoint_last.pt")
     options = "--max-len-b 15 --beam 2"
-    first, second = (
-        decode(made.data, tuned / "checkpoint_last.pt", f"{options} {task}")
-        for task in (STOCK, f"--task code_switching_restore {PAIR}")
-    )
+    tasks, last = (STOCK, f"--task code_switching_restore {PAIR}"), tuned / "checkpoint_last.pt"
+    first, second = (decode(made.data, last, f"{options} {task}") for task in tasks)
     assert hypotheses(first) == hypotheses(second) and len(hypotheses(first)) == 8
     source = [text.replace(" [en]", "") for text in hypotheses(first, "S").values()]
     line = ["fairseq_plugins", "translate", tuned, "--cpu", *options.split()]

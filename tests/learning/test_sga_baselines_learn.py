@@ -112,16 +112,10 @@ def test_an_xlmr_encoder_learns_with_a_random_decoder(tmp_path):
 
 def pretrained_lm(path, data):
     """A stock transformer_lm that has read German sentences followed by their English ones, anywhere in its positions."""
-    cfg = TransformerLanguageModelConfig(
-        **{key: value for key, value in sizes("decoder").items() if key != "max_source_positions"},
-        decoder_input_dim=WIDTH,
-        decoder_output_dim=WIDTH,
-        decoder_learned_pos=True,
-        no_scale_embedding=True,
-        activation_fn="gelu",
-        share_decoder_input_output_embed=True,
-    )
-    cfg.decoder_layers = 3
+    given = {key: value for key, value in sizes("decoder").items() if key != "max_source_positions"}
+    given.update(decoder_layers=3, decoder_input_dim=WIDTH, decoder_output_dim=WIDTH, activation_fn="gelu")
+    given.update(dict.fromkeys(("decoder_learned_pos", "no_scale_embedding", "share_decoder_input_output_embed"), True))
+    cfg = TransformerLanguageModelConfig(**given)
     lm = TransformerLanguageModel.build_model(cfg, task())
 
     def loss(update):

@@ -27,10 +27,8 @@ SIMPLE = [
     DAY + "10:00:00 | INFO | fairseq.tasks.text_to_speech | Please install tensorboardX",
     DAY + "10:00:00" + START,
     "    num_updates=7, no result",
-    DAY
-    + "10:01:00 | INFO | train_inner | epoch 001:     50 / 2517 loss=12.751, ppl=6743.6, num_updates=50, lr=0.0002, wall=0",
-    DAY
-    + "10:02:00 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 9.5 | ppl 700 | num_updates 50 | best_loss 9.5",
+    DAY + "10:01:00 | INFO | train_inner | epoch 001:     50 / 2517 loss=12.751, ppl=6743.6, num_updates=50, lr=0.0002",
+    DAY + "10:02:00 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 9.5 | num_updates 50 | best_loss 9.5",
     DAY + "10:02:00 | INFO | valid.de | epoch 001 | valid on 'valid.de' subset | loss 8.5 | num_updates 50",
     DAY + "10:03:00 | INFO | train | epoch 001 | loss 10.5 | ppl 1e3 | num_updates 60 | wall 180",
 ]

@@ -62,10 +62,8 @@ def close(row, x, y):
 def test_models_are_compared_layer_by_layer_and_language_by_language():
     first, second = ({"en": vectors(seed), "de": vectors(seed + 1, count=20)} for seed in (1, 5))
     rows = list(room.compare_models(first, second, False, ["A", "B"]))
-    assert [(row.text, row.layers, row.sentences) for row in rows] == [
-        *((("en",), (layer, layer), 30) for layer in range(3)),
-        *((("de",), (layer, layer), 20) for layer in range(3)),
-    ]
+    expected = [((name,), (layer, layer), count) for name, count in (("en", 30), ("de", 20)) for layer in range(3)]
+    assert [(row.text, row.layers, row.sentences) for row in rows] == expected
     other = LayerVectors((2, 1), second["en"].values[[2, 1]])  # found by their numbers, not by their places
     every = list(room.compare_models({"en": first["en"]}, {"en": other}, True, ["A", "B"]))
     assert [row.layers for row in every] == [(a, b) for a in range(3) for b in (2, 1)]

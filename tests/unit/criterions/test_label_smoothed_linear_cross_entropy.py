@@ -16,17 +16,12 @@ from torch import nn
 from fairseq_plugins.criterions import label_smoothed_linear_cross_entropy as own
 from tests import builders
 
-SIZES = {
-    f"{side}_{name}": value
-    for side in ("encoder", "decoder")
-    for name, value in {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 1, "attention_heads": 2}.items()
-}
+SIZES = builders.sides(1, 16, 24, 2)
 SHARED = {"share_all_embeddings": True}
-POSITIONS = {"max_source_positions": 40, "max_target_positions": 40}
 CASES = {
     "transformer": (TransformerModel, transformer_architecture, {}),
     "transformer, shared embeddings": (TransformerModel, transformer_architecture, SHARED),
-    "BART": (BARTModel, mbart_base_architecture, {**SHARED, **POSITIONS, "activation_fn": "gelu"}),
+    "BART": (BARTModel, mbart_base_architecture, {**SHARED, "activation_fn": "gelu"}),
     "LSTM": (LSTMModel, lstm_architecture, {"decoder_out_embed_dim": 16, "criterion": "any"}),
 }
 

@@ -60,11 +60,8 @@ def test_a_checkpoint_of_a_run_can_be_the_start_of_another(tmp_path, form, block
 
 
 def embeddings(model):
-    return {
-        "encoder.embed_tokens.weight": model.encoder.embed_tokens.weight.detach(),
-        "decoder.embed_tokens.weight": model.decoder.embed_tokens.weight.detach(),
-        "decoder.output_projection.weight": model.decoder.output_projection.weight.detach(),
-    }
+    names = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
+    return {name: model.get_parameter(name).detach() for name in names}
 
 
 SHORTER = dict(pieces=22, mask=False)

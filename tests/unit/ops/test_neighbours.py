@@ -58,10 +58,9 @@ def test_of_equal_scores_the_first_stays_whatever_the_blocks(block):
 
 def test_bad_input_is_refused():
     x, y = sides()
-    cases = [
+    for options, message in (
         ({"neighbours": 10}, "--neighbours must lie in 1 to 9, the sentences of the smaller side; got 10"),
         ({"x": torch.cat([x, -x])}, "valid: --score cosine"),
-    ]
-    for options, message in cases:
+    ):
         with pytest.raises(ValueError, match=message):
             best_matches(**{"x": x, "y": y, **options})

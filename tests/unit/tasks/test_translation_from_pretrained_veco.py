@@ -6,10 +6,7 @@ import pytest
 import torch
 from fairseq.models import build_model
 
-from fairseq_plugins.tasks.translation_from_pretrained_veco import (
-    TranslationFromPretrainedVECOTask,
-    VECOTranslationConfig,
-)
+from fairseq_plugins.tasks import translation_from_pretrained_veco as own
 from tests import builders, veco_builders
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -18,8 +15,7 @@ TAGS = ("[en]", "[de]")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("veco")
+def folder(path):
     for split in ("train", "test"):
         builders.write_pair(path, split, "en", "de", seed=3, count=4)
     return path
@@ -29,11 +25,10 @@ def task(folder="", tags=TAGS, pieces=builders.PIECES, **options):
     # Interpolated by the commands.
     resolved = dict(dataset_impl="mmap", train_subset="train", required_seq_len_multiple=1)
     files = dict(restore_file="checkpoint_last.pt", finetune_from_model=None, continue_once=None, save_dir=str(folder))
-    cfg = VECOTranslationConfig(
-        data=str(folder), source_lang="en", target_lang="de", **resolved, **{**files, **options}
-    )
+    languages = dict(data=str(folder), source_lang="en", target_lang="de")
+    cfg = own.VECOTranslationConfig(**languages, **resolved, **{**files, **options})
     symbols = veco_builders.dictionary(mask=True, tags=tags, pieces=pieces)
-    return TranslationFromPretrainedVECOTask(cfg, symbols, symbols)
+    return own.TranslationFromPretrainedVECOTask(cfg, symbols, symbols)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -122,9 +117,7 @@ def test_a_map_without_a_pretrained_file_is_refused(tmp_path):
     """Decoding and a run that goes on have a file; so have the three options that name one."""
     given = {"pieces": 2, "resized_dict_map": write_map(tmp_path), "save_dir": str(tmp_path / "run")}
     model = veco_builders.arguments(decoder_layers=1)
-    with pytest.raises(
-        ValueError, match=r"--resized-dict-map .*map\.txt: there are no pretrained rows to cut; valid with"
-    ):
+    with pytest.raises(ValueError, match=r"--resized-dict-map .*map\.txt: there are no pretrained rows to cut; valid"):
         task(**given).build_model(model)
     task(**given).build_model(model, from_checkpoint=True)
     for option in ("restore_file", "finetune_from_model", "continue_once"):

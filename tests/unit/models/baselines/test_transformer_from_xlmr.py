@@ -10,11 +10,8 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq_plugins import checkpoints
 from tests import builders
 
-SIZES = {
-    **builders.SIDES,
-    **{"decoder_layers": 1, "decoder_ffn_embed_dim": 20, "decoder_attention_heads": 4, "dropout": 0.0},
-    "max_target_positions": 30,
-}
+SIZES = {**builders.SIDES, "decoder_layers": 1, "decoder_ffn_embed_dim": 20, "decoder_attention_heads": 4}
+SIZES.update(dropout=0.0, max_target_positions=30)
 
 
 @pytest.fixture(scope="module")

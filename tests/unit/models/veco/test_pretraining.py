@@ -33,9 +33,8 @@ def test_both_routes_have_the_same_tensors(model):
             assert is_cross_attention(name) == (shared is not tensor), name
     assert state["lm_head.weight"] is state["decoder.output_projection.weight"] is state["encoder.embed_tokens.weight"]
     assert state["decoder.embed_positions.weight"] is state["encoder.embed_positions.weight"]
-    assert {name for name in names if name.startswith("decoder.")} == {
-        name for name in state if name.startswith("decoder.") and is_cross_attention(name)
-    }
+    crossing = {name for name in state if name.startswith("decoder.") and is_cross_attention(name)}
+    assert {name for name in names if name.startswith("decoder.")} == crossing
     assert model.encoder.embed_scale == model.decoder.embed_scale == 1.0
     assert model.max_positions() == builders.POSITIONS
 
