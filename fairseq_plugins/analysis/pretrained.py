@@ -29,8 +29,6 @@ NO_SEGMENTER = "none"
 FORMAT_NAMES = [str(name) for name in INPUT_FORMATS]
 FORMATS = {"xlmr": "xlmr", "bert": "bert", "nllb": "mbart50", "deltalm": "xlmr"}
 """Input format of each family that has only one; mBART's files do not tell mbart from mbart50."""
-KEPT = "{}.{}.npy"
-"""File of the vectors of a model and a text."""
 
 
 def add_model_options(parser: Any, suffix: str = "") -> None:
@@ -184,7 +182,7 @@ class Pretrained(PretrainedText):
         """Vectors of the sentences of a language, kept in ``folder`` under ``title``; see ``vectors.sentence_vectors``."""
         name = f"{self.name} {title}"
         rows = self.inputs.rows(lines, language, name)
-        file = KEPT.format(self.name, title).replace("/", "_")
+        file = f"{self.name}.{title}.npy".replace("/", "_")
         return sentence_vectors(self.encoder, rows, os.path.join(folder, file), layers, self.max_tokens, name)
 
 

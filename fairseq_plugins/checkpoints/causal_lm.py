@@ -8,17 +8,7 @@ import torch
 from . import encoders
 from .layouts import CausalLMLayout, expected_shapes, size_options, wrong_epsilon
 from .loading import Rule, drop, refuse, rename, stack_rules
-from .pipeline import (
-    CAUSAL_LM,
-    POSITIONS,
-    WORDS,
-    FileLayout,
-    Kind,
-    PretrainedFile,
-    check_shapes,
-    find_sizes,
-    open_file,
-)
+from .pipeline import CAUSAL_LM, POSITIONS, WORDS, FileLayout, Kind, PretrainedFile, check_shapes, find_sizes, open_file
 from .reading import PathLike
 from .vocabulary import SPECIAL, find_dictionary, read_dictionary
 
@@ -140,7 +130,6 @@ def read_causal_lm(path: PathLike, heads: Optional[int] = None, label: str = "he
     """
     found = open_file(path, CAUSAL_LM)
     find_sizes(found, heads, label)
-    encoders.shift_positions(found)
     found.layout = CausalLMLayout(**found.sizes, tied=OUTPUT not in found.tensors)
     check_shapes(found.tensors, expected_shapes(found.layout), found.origin, found.source.expected)
     found.entries = tuple(_entries(found, found.layout.vocab_size))
@@ -154,7 +143,7 @@ def _entries(found: PretrainedFile, rows: int) -> List[str]:
     """
     content, folder = found.content, found.content.folder
     if found.entries or not content.is_folder:
-        beside = find_dictionary(folder) or encoders.dictionary_of_run(content.entries)
+        beside = find_dictionary(folder, content.entries)
         return encoders.fits(read_dictionary(beside), rows, beside) if beside else []
     model = encoders.sentencepiece_in(folder)
     if model is not None and not (folder / "tokenizer.json").is_file():

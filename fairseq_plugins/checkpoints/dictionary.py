@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from ..own_commands import run
-from .encoders import open_encoder, row_order
+from .encoders import read_encoder
 from .inspection import CheckpointError
-from .pipeline import WORDS
 from .reading import PathLike
 from .vocabulary import DICTIONARY_NAME, SPECIAL, STYLES, read_languages
 from .writing import atomic_path
@@ -28,32 +27,19 @@ def write_dictionary(folder: PathLike, path: PathLike, languages: Sequence[str] 
 
     Raises CheckpointError: no file tells the entries or languages, or languages that are not those of the encoder.
     """
-    found = open_encoder(folder, languages)
-    entries, origin, rows = list(found.entries), found.origin, found.tensors[WORDS].size(0)
-    if not entries:
+    found = read_encoder(folder, 1, languages=languages)  # whatever heads it has
+    named, rows, origin = len(found.entries), found.layout.vocab_size, found.origin
+    if not named:
         raise CheckpointError(
             f"{origin}: nothing beside it tells its entries; expected {DICTIONARY_NAME} or dict.LANG.txt (fairseq), "
             "tokenizer.json, vocab.txt or a sentencepiece model with the language codes"
         )
-    family = found.wiring["family"]
-    unnamed = rows - len(entries)
-    if unnamed and family in STYLES and not found.languages:
+    if rows > named and found.layout.family in STYLES and not found.languages:
         raise CheckpointError(
-            f"{origin}: has {rows:,} rows, of which {len(entries):,} are named, and no list of its languages; give them, in the "
+            f"{origin}: has {rows:,} rows, of which {named:,} are named, and no list of its languages; give them, in the "
             "order of the training (--langs), or put a dict.txt that has them beside it"
         )
-    entries = [*entries, *(f"madeupword{index:04d}" for index in range(unnamed))]
-    ordered = [entries[row] for row in row_order(entries, family, origin)]
-    text = dictionary_text(ordered, origin)
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return ordered
-
-
-def dictionary_text(entries: Sequence[str], origin: str) -> str:
-    """A fairseq ``dict.txt`` with these entries, fairseq's four first; CheckpointError: one is there twice or has a line break."""
-    if tuple(entries[: len(SPECIAL)]) != SPECIAL:
-        raise CheckpointError(f"{origin}: its first entries are {list(entries[:4])}, expected {list(SPECIAL)}")
+    entries = [*found.entries, *(f"madeupword{index:04d}" for index in range(rows - named))]
     seen: Dict[str, int] = {}
     for index, entry in enumerate(entries):
         if entry in seen:
@@ -61,7 +47,9 @@ def dictionary_text(entries: Sequence[str], origin: str) -> str:
         if "\n" in entry or "\r" in entry:
             raise CheckpointError(f"{origin}: entry {index} is {entry!r}, which no line of a dictionary can hold")
         seen[entry] = index
-    return "".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :])
+    with atomic_path(path) as temporary:
+        temporary.write_text("".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :]), encoding="utf-8")
+    return entries
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

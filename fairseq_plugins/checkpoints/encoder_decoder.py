@@ -8,7 +8,7 @@ from typing import Any, List, Mapping, Tuple
 from .inspection import CheckpointError
 from .layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY, SIZES, layout_from, size_options
 from .loading import Rule, drop, refuse, rename, stack_rules
-from .pipeline import DELTALM, ENCODER, POSITIONS, WORDS, Content, FileLayout, Kind, PretrainedFile, stack_sizes
+from .pipeline import DELTALM, ENCODER, POSITIONS, WORDS, Content, FileLayout, Kind, PretrainedFile
 from .vocabulary import STYLES, Languages, as_dict, stock_languages
 
 logger = logging.getLogger(__name__)
@@ -26,8 +26,9 @@ _STATED = {
 
 
 def has_layers(content: Content) -> bool:
-    """Whether there are layers of an encoder and of a decoder."""
-    return all(any(name.startswith(f"{side}.layers.") for name in content.tensors) for side in ("encoder", "decoder"))
+    """Whether it is a fairseq checkpoint with layers of an encoder and of a decoder."""
+    starts = ("encoder.layers.", "decoder.layers.")
+    return not content.is_folder and all(any(name.startswith(one) for name in content.tensors) for one in starts)
 
 
 def of_xlmr_shape(model: Mapping[str, Any]) -> bool:
@@ -105,9 +106,6 @@ def is_deltalm(content: Content) -> bool:
 
 
 def _settle_deltalm(found: PretrainedFile, kind: Kind) -> None:
-    for side in ("encoder.", "decoder."):
-        stack_sizes(found, side)
-        found.matrix(side + POSITIONS)
     if kind is ENCODER:
         settle_stock(found, kind)
 
@@ -139,18 +137,6 @@ MBART_RULES: Tuple[Rule, ...] = (
 )
 """fairseq's and Hugging Face's names differ by ``model.`` and ``shared`` only."""
 
-NLLB_RULES: Tuple[Rule, ...] = (
-    refuse(
-        r"(?:model\.)?encoder\.(?:embed_positions\.weight|layernorm_embedding\..*)",
-        "has learned positions or an embedding norm",
-    ),
-    *MBART_RULES,
-)
-
-
-def _is_stock(content: Content) -> bool:
-    return not content.is_folder and has_layers(content)
-
 
 def _check_mbart(content: Content) -> List[str]:
     """Refuse tensors that fit several families, where no option tells which it is."""
@@ -175,11 +161,11 @@ def _settle_folder(found: PretrainedFile, kind: Kind) -> None:
     found.stated_languages = Languages(style=STYLES[family])
 
 
-def _folder(model_type: str, family: str, expected: str, rules: Tuple[Rule, ...]) -> FileLayout:
+def _folder(model_type: str, family: str, expected: str) -> FileLayout:
     return FileLayout(
         expected,
         lambda content: content.is_folder and content.options.get("model_type") == model_type,
-        rules,
+        MBART_RULES,
         _FOLDER_SIZES,
         wired={"pad_token_id": 1, "eos_token_id": 2, "activation_function": ("gelu", "relu")},
         settle=_settle_folder,
@@ -208,14 +194,14 @@ LAYOUTS = (
     ),
     FileLayout(
         _MBART,
-        lambda content: _is_stock(content) and f"encoder.{POSITIONS}" in content.tensors,
+        lambda content: has_layers(content) and f"encoder.{POSITIONS}" in content.tensors,
         MBART_RULES,
         ENCODER_SIZES,
         check=_check_mbart,
         settle=settle_stock,
         family="mbart",
     ),
-    FileLayout(_NLLB, _is_stock, NLLB_RULES, ENCODER_SIZES, check=_check_nllb, settle=settle_stock, family="nllb"),
-    _folder("mbart", "mbart", _MBART, MBART_RULES),
-    _folder("m2m_100", "nllb", _NLLB, NLLB_RULES),
+    FileLayout(_NLLB, has_layers, MBART_RULES, ENCODER_SIZES, check=_check_nllb, settle=settle_stock, family="nllb"),
+    _folder("mbart", "mbart", _MBART),
+    _folder("m2m_100", "nllb", _NLLB),
 )

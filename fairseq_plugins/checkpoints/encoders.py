@@ -2,18 +2,14 @@
 
 import importlib
 import logging
-import os
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple
-
-import torch
 
 from . import vocabulary
 from .inspection import CheckpointError
 from .layouts import EncoderLayout, expected_shapes
-from .pipeline import ENCODER, PADDING_IDX, POSITIONS, WORDS, PretrainedFile, check_shapes, find_sizes, open_file
+from .pipeline import ENCODER, PADDING_IDX, WORDS, PretrainedFile, check_shapes, find_sizes, open_file
 from .reading import PathLike
 from .vocabulary import MASK, PAD, SPECIAL, STYLES, Languages
 
@@ -27,39 +23,17 @@ _WORDPIECE_NAMES = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": 
 _BARE_CODE = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")
 
 
-def read_encoder(path: PathLike, heads: Optional[int] = None, label: str = "heads=…") -> PretrainedFile:
+def read_encoder(
+    path: PathLike, heads: Optional[int] = None, label: str = "heads=…", languages: Sequence[str] = ()
+) -> PretrainedFile:
     """Read an encoder of any known layout, in the names of the stock ``TransformerEncoder`` (and ``segment_embeddings.weight``).
 
     ``path`` is a checkpoint, or a folder with one: fairseq's ``model.pt`` (``dict.txt`` or equal ``dict.LANG.txt`` beside it), or
     a Hugging Face folder. ``heads``, ``label``: see :func:`.pipeline.find_sizes`; released DeltaLM and old XLM-R do not tell them.
+    ``languages``: in the order of their rows, for files that do not tell.
 
     Returns the file; its ``layout`` is an :class:`EncoderLayout`, the rows of the embedding have the order that a fairseq
     dictionary forces. Raises CheckpointError: anything unreadable, untrusted, unknown, unaccounted for or contradictory.
-    """
-    found = open_encoder(path)
-    find_sizes(found, heads, label)
-    shift_positions(found)
-    layout = found.layout = EncoderLayout(**found.sizes)
-    check_shapes(found.tensors, expected_shapes(layout), found.origin, found.source.expected)
-    order = row_order(found.entries, layout.family, found.origin) if found.entries else []
-    if order != list(range(len(order))):
-        found.tensors[WORDS] = found.tensors[WORDS][[*order, *range(len(order), layout.vocab_size)]]
-        found.entries = tuple(found.entries[row] for row in order)
-    return found
-
-
-def shift_positions(found: PretrainedFile) -> None:
-    """Give the first position the row behind fairseq's ``<pad>``."""
-    if found.padding_idx != PADDING_IDX and POSITIONS in found.tensors:
-        table = found.tensors[POSITIONS]
-        unused = torch.zeros(PADDING_IDX + 1, table.size(1), dtype=table.dtype)
-        found.tensors[POSITIONS] = torch.cat([unused, table[found.padding_idx + 1 :]])
-
-
-def open_encoder(path: PathLike, languages: Sequence[str] = ()) -> PretrainedFile:
-    """An encoder with its languages and the entries of its rows, in the file's order, as far as something tells them.
-
-    ``languages``: in the order of their rows, for files that do not tell.
     """
     found = open_file(path, ENCODER)
     given = vocabulary.checked(languages, "languages that were given") if languages else ()
@@ -68,6 +42,13 @@ def open_encoder(path: PathLike, languages: Sequence[str] = ()) -> PretrainedFil
         raise CheckpointError(
             f"{found.origin}: nothing beside it tells its vocabulary; expected {found.source.expected}"
         )
+    find_sizes(found, heads, label)
+    layout = found.layout = EncoderLayout(**found.sizes)
+    check_shapes(found.tensors, expected_shapes(layout), found.origin, found.source.expected)
+    order = row_order(found.entries, layout.family, found.origin) if found.entries else []
+    if order != list(range(len(order))):
+        found.tensors[WORDS] = found.tensors[WORDS][[*order, *range(len(order), layout.vocab_size)]]
+        found.entries = tuple(found.entries[row] for row in order)
     return found
 
 
@@ -84,15 +65,14 @@ def _name_rows(found: PretrainedFile, rows: int, given: Tuple[str, ...]) -> None
             check_padding(entries, found.origin)
         found.entries = tuple(entries)
     else:
-        beside = vocabulary.find_dictionary(content.folder) or dictionary_of_run(content.entries)
-        names = [content.folder / name for name in (says.file, vocabulary.LIST_NAME) if name]
-        list_beside = next((vocabulary.read_languages(file) for file in names if file.is_file()), None)
-        found.languages = says.listed or list_beside
+        beside = vocabulary.find_dictionary(content.folder, content.entries)
+        files = [content.folder / name for name in (says.file, vocabulary.LIST_NAME) if name]
+        lists = [says.listed, *(vocabulary.read_languages(file) for file in files if file.is_file())]
+        found.languages = next(filter(None, lists), None)
         if beside is None:
             return
-        if not found.languages:
-            says = replace(says, listed=given or None)
-        entries, listed = _entries_by(vocabulary.read_dictionary(beside), says, list_beside, rows)
+        known = [*filter(None, lists if found.languages else [given])]
+        entries, listed = _entries_by(vocabulary.read_dictionary(beside), says, known, rows)
         found.name_rows(entries, beside)
     if listed is None and style:
         listed = vocabulary.languages_of(entries) or None
@@ -105,25 +85,18 @@ def _name_rows(found: PretrainedFile, rows: int, given: Tuple[str, ...]) -> None
     found.languages = listed
 
 
-def dictionary_of_run(checkpoint: Mapping[str, Any]) -> Optional[Path]:
-    """The dictionary in the data folder that a fairseq run was trained on; None where it is not there any more."""
-    data = vocabulary.task_options(checkpoint).get("data") or getattr(checkpoint.get("args"), "data", None)
-    folder = Path(str(data).split(os.pathsep)[0]) if data else None
-    return vocabulary.find_dictionary(folder) if folder is not None and folder.is_dir() else None
-
-
 def _entries_by(
-    base: List[str], says: Languages, beside: Optional[Tuple[str, ...]], rows: int
+    base: List[str], says: Languages, lists: List[Tuple[str, ...]], rows: int
 ) -> Tuple[List[str], Optional[Tuple[str, ...]]]:
     """Entries of a fairseq model: its dictionary's, its languages, ``<mask>``, as far as there are rows; and its languages.
 
-    ``says``: what the checkpoint says of its languages; ``beside``: those of the list beside it.
+    ``lists``: of languages that may be the model's; the first one that fits the rows is.
     """
-    for candidate in (says.listed, beside, ()):
+    for candidate in (*lists, ()):
         entries = _complete(base, says.symbols(candidate), rows)
-        if candidate is not None and len(entries) == rows:
+        if len(entries) == rows:
             return entries, vocabulary.languages_of(entries, candidate) if candidate else None
-    stated = says.listed or beside
+    stated = next(iter(lists), None)
     longest = _complete(base, says.symbols(stated), 0)
     return (longest if len(longest) <= rows else base[:rows]), stated
 
@@ -134,12 +107,11 @@ def row_order(entries: Sequence[str], family: str, origin: str) -> List[int]:
     ``entries``: of the file's rows, in fairseq's names; BERT's ``<mask>`` goes to the end. Raises CheckpointError: a special entry
     is missing.
     """
-    indices = {entry: index for index, entry in reversed(list(enumerate(entries)))}
-    missing = [entry for entry in SPECIAL if entry not in indices]
+    missing = [entry for entry in SPECIAL if entry not in entries]
     if missing:
         raise CheckpointError(f"{origin}: its vocabulary has no {', '.join(missing)} (or what BERT calls them)")
-    first = [indices[entry] for entry in SPECIAL]
-    last = [indices[MASK]] if family == "bert" and MASK in indices else []
+    first = [entries.index(entry) for entry in SPECIAL]
+    last = [entries.index(MASK)] if family == "bert" and MASK in entries else []
     moved = {*first, *last}
     return [*first, *(index for index in range(len(entries)) if index not in moved), *last]
 
@@ -244,13 +216,9 @@ def sentencepiece_in(folder: Path) -> Optional[Path]:
 
 
 def pieces_of(file: Path) -> List[str]:
-    """Pieces of a sentencepiece model in its own order. Raises CheckpointError: no such model, or no sentencepiece."""
+    """Pieces of a sentencepiece model in its own order. Raises CheckpointError: it is none."""
     try:
-        sentencepiece = importlib.import_module("sentencepiece")
-    except ImportError as error:
-        raise CheckpointError(f"tokenizer {file}: needs the package sentencepiece to be read") from error
-    try:
-        model = sentencepiece.SentencePieceProcessor(model_file=str(file))
+        model = importlib.import_module("sentencepiece").SentencePieceProcessor(model_file=str(file))
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"tokenizer {file}: is no sentencepiece model ({error})") from error
     return [model.id_to_piece(index) for index in range(model.get_piece_size())]

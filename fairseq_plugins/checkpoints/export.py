@@ -22,11 +22,11 @@ from torch import Tensor
 
 from ..own_commands import run
 from . import reading
-from .inspection import DEEPEST_CONTENT, CheckpointError, check_options
+from .inspection import CheckpointError, check_options
 from .loading import listing
-from .veco import is_folder_of_others, write_veco
+from .veco import write_veco
 from .vocabulary import read_json
-from .writing import atomic_path, save_checkpoint, save_tensors, tied_names
+from .writing import atomic_path, save_checkpoint, save_tensors, start_state, tied_names
 
 logger = logging.getLogger(__name__)
 
@@ -158,19 +158,18 @@ def import_checkpoint(folder: reading.PathLike, checkpoint: reading.PathLike) ->
     try:
         named = {name: config[name] for name in ("training", "task_state", "cfg", "args") if name in config}
         kept = from_json(named, config["types"])
-    except (CheckpointError, TypeError, ValueError) as error:  # a type that does not fit its value
+    except (TypeError, ValueError, RecursionError) as error:  # a type that does not fit its value
         raise CheckpointError(f"{source / CONFIG}: {error}") from error
     check_options(kept, str(source / CONFIG))
     model = _restored(source, config)
     training = kept["training"]
-    history = {name: training[name] for name in ("criterion_name", "optimizer_name") if training.get(name)}
-    history.update(num_updates=training.get("num_updates") or 0, lr_scheduler_state={})
-    iterator = {"epoch": training.get("epoch") or 1, "iterations_in_epoch": 0, "version": 2}
-    state = {name: kept.get(name) for name in ("args", "cfg", "task_state")}
-    state.update(model=model, criterion=None, optimizer_history=[history], extra_state={"train_iterator": iterator})
+    names = {name: training[name] for name in ("criterion_name", "optimizer_name") if training.get(name)}
+    entries = {name: kept.get(name) for name in ("args", "cfg", "task_state")}
+    state = start_state(model, training.get("num_updates") or 0, training.get("epoch") or 1, **entries)
+    state["optimizer_history"][0].update(names)
     if config["dictionaries"]:
         _task_options(state)["data"] = str(source.resolve())
-    save_checkpoint(reading.stamped(state), checkpoint)
+    save_checkpoint(state, checkpoint)
     logger.info("wrote %s: %d tensors, fingerprint %s", checkpoint, len(model), config["fingerprint"])
 
 
@@ -247,9 +246,7 @@ def to_json(value: Any, types: Types, where: str = "") -> Any:
 
 
 def from_json(value: Any, types: Mapping[str, str], where: str = "") -> Any:
-    """The value that :func:`to_json` was given; CheckpointError for an unknown type, or one that is nested too deep."""
-    if where.count("/") > DEEPEST_CONTENT:  # a key's own / is escaped
-        raise CheckpointError(f"{where[:40]}...: nested deeper than {DEEPEST_CONTENT}")
+    """The value that :func:`to_json` was given; CheckpointError for an unknown type."""
     if isinstance(value, dict):
         value = {key: from_json(item, types, f"{where}/{_escaped(key)}") for key, item in value.items()}
     elif isinstance(value, list):
@@ -306,7 +303,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _import(folder: str, checkpoint: str) -> None:
     """Make the checkpoint; one that is there already stays, and must be what would be made (CheckpointError)."""
-    others = is_folder_of_others(folder)
+    file = Path(folder) / CONFIG
+    others = file.is_file() and reading.KEY not in read_json(file, "an export")
     if Path(checkpoint).is_file():
         stated = None if others else _read_config(Path(folder))["fingerprint"]
         if stated and reading.fingerprint(reading.read_checkpoint(checkpoint).get("model") or {}) == stated:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .layouts import MASK_ROW, size_options
 from .loading import LoadReport, fold, load
-from .pipeline import POSITIONS, WORDS, PretrainedFile
+from .pipeline import POSITIONS, WORDS, PretrainedFile, find_settings
 from .reading import read_checkpoint
 from .vocabulary import MASK, check_entries, stock_languages
 
@@ -32,7 +32,6 @@ LAST_CHECKPOINT = "checkpoint_last.pt"
 _OUTPUT = "decoder.output_projection.weight"
 _WORDS = re.compile(rf"(?:(?:encoder|decoder)\.)?{re.escape(WORDS)}|{re.escape(_OUTPUT)}|lm_head\.bias")
 _POSITIONS = re.compile(rf"(?:(encoder|decoder)\.)?{re.escape(POSITIONS)}")
-_EMBEDDINGS = (WORDS, POSITIONS, "layernorm_embedding.weight", "layernorm_embedding.bias")
 
 
 def fit_words(
@@ -91,7 +90,8 @@ def sizes_of_sides(sizes: Mapping[str, int], *sides: str) -> Dict[str, int]:
 
 def stack_sources(found: PretrainedFile, side: str, layers: Sequence[int]) -> Dict[str, str]:
     """Name in one side of a model -> name in a masked LM: its embeddings and these of its layers, renumbered."""
-    sources = {f"{side}.{name}": f"sentence_encoder.{name}" for name in _EMBEDDINGS}
+    embeddings = (WORDS, POSITIONS, "layernorm_embedding.weight", "layernorm_embedding.bias")
+    sources = {f"{side}.{name}": f"sentence_encoder.{name}" for name in embeddings}
     for number, layer in enumerate(layers):
         start = f"sentence_encoder.layers.{layer}."
         names = [name for name in found.tensors if name.startswith(start)]
@@ -188,7 +188,7 @@ class Fit:
             logger.info("%s: %s", self.origin, report.summary())
         else:
             used = {name: sources[name] for name in report.loaded if name in sources}
-            logger.info("%s: filled %s", self.origin, folded(used))
+            logger.info("%s: filled %s", self.origin, ", ".join(fold(used.items())))
             for name in report.initialised:
                 marker = any(re.fullmatch(marker, name) for marker in MARKERS)
                 reasons[name] = "of the layout itself" if marker else "random"
@@ -196,11 +196,6 @@ class Fit:
         for name, change in self.changes.items():
             logger.info("%s: %s: %s", self.origin, name, change)
         return replace(report, reasons=reasons)
-
-
-def folded(sources: Mapping[str, str]) -> str:
-    """``decoder.layers.{0..1}.fc3.weight from layers.{0,2}.fc1.weight``: names that differ in their layers alone, together."""
-    return ", ".join(fold(sources.items()))
 
 
 def started_from(options: Any) -> Optional[str]:
@@ -226,11 +221,6 @@ def left_closed(option: str, path: str, options: Any, task: Any) -> Optional[str
     return checkpoint and f"{option} {path}: was not opened, since {checkpoint} is there to be continued"
 
 
-def language_state(langs: Sequence[str]) -> Dict[str, Any]:
-    """What the state of a task keeps of its languages."""
-    return {LANGUAGES: {"langs": [str(language) for language in langs]}}
-
-
 def compare_order(langs: Sequence[str], trained: Optional[Sequence[str]], origin: str, option: str) -> None:
     """Raise ValueError where the languages of an ``option`` are not those of a checkpoint in their order, which rows of ids follow.
 
@@ -249,5 +239,4 @@ def compare_start(langs: Sequence[str], options: Any, option: str) -> None:
     """Like :func:`compare_order`, for the checkpoint that training starts from or goes on with, if there is one."""
     if (path := started_from(options)) is not None:
         content = read_checkpoint(path)
-        settings = vars(content["args"]) if content.get("args") else {}
-        compare_order(langs, stock_languages(content, settings, "[{}]").listed, path, option)
+        compare_order(langs, stock_languages(content, find_settings(content), "[{}]").listed, path, option)

@@ -111,10 +111,9 @@ def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
         layout = family_layout(**stored)
     except (TypeError, ValueError) as error:  # a field that is missing or unknown
         raise CheckpointError(f"{origin}: its encoder_layout: {error}; valid: fields of EncoderLayout") from error
-    types: Dict[Any, Any] = {float: (int, float)}
     for one in fields(layout):
-        value = getattr(layout, one.name)
-        if not isinstance(value, types.get(one.type, one.type)):
+        value, kind = getattr(layout, one.name), (int, float) if one.type is float else one.type
+        if not isinstance(value, kind):  # type: ignore[arg-type]
             raise CheckpointError(
                 f"{origin}: its encoder_layout has {one.name} = {value!r}, expected {getattr(one.type, '__name__', one.type)}"
             )
@@ -158,12 +157,11 @@ def expected_shapes(layout: Any) -> Shapes:
     return shapes
 
 
-def masked_lm_shapes(sizes: Mapping[str, int], has_head: bool = True) -> Shapes:
+def masked_lm_shapes(sizes: Mapping[str, int]) -> Shapes:
     """Shapes of a masked LM of these sizes, without the tied ``lm_head.weight``."""
     stack = expected_shapes(family_layout("xlmr", **sizes))
     shapes: Shapes = {f"sentence_encoder.{name}": shape for name, shape in stack.items()}
-    if has_head:
-        width = sizes["embed_dim"]
-        shapes.update({"lm_head.dense.weight": (width, width), "lm_head.bias": (sizes["vocab_size"],)})
-        shapes.update({f"lm_head.{name}": (width,) for name in ("dense.bias", "layer_norm.weight", "layer_norm.bias")})
+    width = sizes["embed_dim"]
+    shapes.update({"lm_head.dense.weight": (width, width), "lm_head.bias": (sizes["vocab_size"],)})
+    shapes.update({f"lm_head.{name}": (width,) for name in ("dense.bias", "layer_norm.weight", "layer_norm.bias")})
     return shapes

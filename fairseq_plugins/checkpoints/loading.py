@@ -70,11 +70,9 @@ class Renamed:
 
     def move(self, old: str, new: str) -> None:
         """The new names that begin with ``old`` begin with ``new`` instead."""
-
-        def moved(named: Mapping[str, Any]) -> Dict[str, Any]:
-            return {new + key[len(old) :] if key.startswith(old) else key: value for key, value in named.items()}
-
-        self.tensors, self.sources = moved(self.tensors), moved(self.sources)
+        names = {name: new + name[len(old) :] for name in self.sources if name.startswith(old)}
+        self.tensors = {names.get(name, name): tensor for name, tensor in self.tensors.items()}
+        self.sources = {names.get(name, name): source for name, source in self.sources.items()}
 
 
 def apply_rules(tensors: Mapping[str, Tensor], rules: Sequence[Rule], origin: str, expected: str) -> Renamed:
@@ -115,17 +113,11 @@ def _blocks(name: str, tensor: Tensor, count: int, origin: str) -> Sequence[Tens
 
 
 def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
-    """Floating-point tensors as float32, others as they are; what shares memory still does. CheckpointError: it is no tensor."""
-    result: Dict[str, Tensor] = {}
-    made: Dict[Tuple[Any, ...], Tensor] = {}
+    """Floating-point tensors as float32, others as they are. Raises CheckpointError: it is no tensor."""
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise CheckpointError(f"{origin}: {name} is of type {type(tensor).__name__}, expected a tensor")
-        place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
-        if tensor.is_floating_point() and place not in made:
-            made[place] = tensor.detach().float()
-        result[name] = made[place] if tensor.is_floating_point() else tensor
-    return result
+    return {name: one.detach().float() if one.is_floating_point() else one for name, one in tensors.items()}
 
 
 def listing(items: Sequence[str], most: int = 8) -> str:
@@ -150,13 +142,12 @@ class LoadReport:
         lines = []
         for title in ("loaded", "initialised", "dropped"):
             names: Tuple[str, ...] = getattr(self, title)
-            folded = [f"{text}{self._reason(rows)}" for text, rows in fold((name,) for name in names).items()]
-            lines.append(f"{title} {len(names)}" + (f": {', '.join(folded)}" if folded else ""))
+            shown = []
+            for text, rows in fold((name,) for name in names).items():
+                reasons = {self.reasons.get(name, "") for (name,) in rows}
+                shown.append(text + (f" ({reasons.pop()})" if len(reasons) == 1 and reasons != {""} else ""))
+            lines.append(f"{title} {len(names)}" + (f": {', '.join(shown)}" if shown else ""))
         return "\n".join(lines)
-
-    def _reason(self, rows: Sequence[Sequence[str]]) -> str:
-        reasons = {self.reasons.get(name, "") for (name,) in rows}
-        return f" ({reasons.pop()})" if len(reasons) == 1 and reasons != {""} else ""
 
 
 def fold(rows: Iterable[Sequence[str]]) -> Dict[str, List[Sequence[str]]]:

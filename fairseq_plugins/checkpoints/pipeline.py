@@ -28,9 +28,7 @@ PARTS = {"encoder.": "encoder", "decoder.": "decoder", "lm_head.": "head of the 
 LAYOUTS = ("veco", "xlmr", "encoder_decoder", "causal_lm")
 """Modules whose ``LAYOUTS`` are asked, in this order, whether a file is theirs."""
 
-_SINUSOIDS = 1024
-"""Longest input of sinusoidal positions, which have no end, where the file does not say."""
-
+_SINUSOIDS = 1024  # longest input with sinusoidal positions, which have no end, where the file does not say
 _FAIRSEQ_NAME = "model.pt"
 _WEIGHT_NAMES = ("model.safetensors", "pytorch_model.bin", _FAIRSEQ_NAME)
 
@@ -283,11 +281,10 @@ def _recognise(content: Content, kind: Kind) -> FileLayout:
         types = ", ".join(sorted(name for one in valid for name in one.model_types))
         stated = content.options.get("model_type")
         raise CheckpointError(f"{content.options_origin}: model_type = {stated!r}, expected one of {types}")
-    if layout is not None:
-        raise CheckpointError(f"{content.origin}: is {layout.expected}; expected {kind.expected}")
+    held, names = listing(sorted(map(str, content.entries))), listing(list(map(str, content.tensors)), 4)
+    unknown = f"holds the entries {held}; its tensors ({names}) are of no known layout"
     raise CheckpointError(
-        f"{content.origin}: holds the entries {listing(sorted(map(str, content.entries)))}; its tensors "
-        f"({listing(list(map(str, content.tensors)), 4)}) are of no known layout; expected {kind.expected}"
+        f"{content.origin}: {f'is {layout.expected}' if layout else unknown}; expected {kind.expected}"
     )
 
 
@@ -337,30 +334,31 @@ def stack_sizes(found: PretrainedFile, start: str) -> Dict[str, int]:
 def find_sizes(found: PretrainedFile, heads: Optional[int], label: str, start: str = "") -> None:
     """Fill in ``sizes``: from the shapes of the tensors whose names begin with ``start``, heads and wiring from what the file says.
 
-    ``heads``, which no shape tells: for a file that does not state them. ``label``: how the caller names them, for messages.
-    Raises CheckpointError: nothing tells a size, or contradictions.
+    The first position gets the row behind fairseq's ``<pad>``. ``heads``, which no shape tells: for a file that does not state
+    them. ``label``: how the caller names them, for messages. Raises CheckpointError: nothing tells a size, or contradictions.
     """
-    sizes = found.sizes = {**stack_sizes(found, start), **found.wiring}
-    stated = found.stated.get("heads")
-    sizes["heads"] = _heads(found, heads if stated is None else stated, label, sizes["embed_dim"])
-    if sizes.get("learned_positions", True):
-        sizes["max_positions"] = found.matrix(start + POSITIONS).size(0) - found.padding_idx - 1
-    else:
-        sizes["max_positions"] = found.stated["max_positions"] or _SINUSOIDS
-    for name, value in found.stated.items():
-        if isinstance(value, int) and value != sizes[name]:
-            raise CheckpointError(f"{found.origin}: its options say {name} = {value}, its tensors {sizes[name]}")
-
-
-def _heads(found: PretrainedFile, heads: Any, label: str, width: int) -> int:
-    if heads is None:
-        entry = found.source.sizes["heads"]
+    sizes = found.sizes = {**stack_sizes(found, start), "padding_idx": PADDING_IDX, **found.wiring}
+    stated, entry = found.stated, found.source.sizes["heads"]
+    sizes["heads"] = heads if stated.get("heads") is None else stated["heads"]
+    if sizes["heads"] is None:
         raise CheckpointError(
             f"{found.origin}: does not tell the number of attention heads (no {entry}), and no shape does; give {label}"
         )
-    if not isinstance(heads, int) or heads < 1 or width % heads:
-        raise CheckpointError(f"{found.origin}: heads = {heads!r}, expected a divisor of the width {width}")
-    return heads
+    if not isinstance(sizes["heads"], int) or sizes["heads"] < 1 or sizes["embed_dim"] % sizes["heads"]:
+        raise CheckpointError(
+            f"{found.origin}: heads = {sizes['heads']!r}, expected a divisor of the width {sizes['embed_dim']}"
+        )
+    if sizes.get("learned_positions", True):
+        table = found.matrix(start + POSITIONS)[found.padding_idx + 1 :]
+        sizes["max_positions"] = table.size(0)
+        if found.padding_idx != PADDING_IDX:
+            unused = torch.zeros(PADDING_IDX + 1, table.size(1), dtype=table.dtype)
+            found.tensors[start + POSITIONS] = torch.cat([unused, table])
+    else:
+        sizes["max_positions"] = stated["max_positions"] or _SINUSOIDS
+    for name, value in stated.items():
+        if isinstance(value, int) and value != sizes[name]:
+            raise CheckpointError(f"{found.origin}: its options say {name} = {value}, its tensors {sizes[name]}")
 
 
 def check_sizes(sizes: Mapping[str, Any], args: Any, origin: str, remedy: str = "") -> None:
@@ -395,6 +393,5 @@ def read_masked_lm(path: PathLike, heads: Optional[int] = None, label: str = "he
     """
     found = open_file(path, MASKED_LM)
     find_sizes(found, heads, label, MASKED_LM.parts["encoder."])
-    found.sizes["padding_idx"] = found.padding_idx
     check_shapes(found.tensors, masked_lm_shapes(found.sizes), found.origin, found.source.expected)
     return found

@@ -8,7 +8,6 @@ released one, no in those of this package.
 
 import logging
 import re
-from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 from . import xlmr
 from .encoder_decoder import ENCODER_SIZES, has_layers, is_deltalm, of_xlmr_shape, settle_stock
 from .inspection import CheckpointError
-from .layouts import MASK_ROW, PADDING_IDX, attention_shapes, masked_lm_shapes, size_options
+from .layouts import MASK_ROW, attention_shapes, masked_lm_shapes, size_options
 from .loading import Rule, drop, refuse, rename, stack_rules
 from .pipeline import (
     ENCODER,
@@ -33,9 +32,9 @@ from .pipeline import (
     find_sizes,
     open_file,
 )
-from .reading import KEY, PathLike, stamped
-from .vocabulary import CONFIG_NAME, MASK, Languages, read_json
-from .writing import save_checkpoint
+from .reading import PathLike
+from .vocabulary import MASK, Languages
+from .writing import save_checkpoint, start_state
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +90,7 @@ def is_veco(content: Content) -> bool:
     options cannot be told from a BART; see ``encoder_decoder``.
     """
     model = content.tensors
-    if content.is_folder or not has_layers(content) or content.arch.startswith(_OTHERS) or is_deltalm(content):
+    if not has_layers(content) or content.arch.startswith(_OTHERS) or is_deltalm(content):
         return False
     return content.arch.startswith("veco") or (of_xlmr_shape(model) and (PRETRAINED_HERE in model or _one_stack(model)))
 
@@ -126,8 +125,6 @@ def _settle(found: PretrainedFile, kind: Kind) -> None:
 
 
 STATE = Kind("a VECO", EXPECTED, {part: part for part in PARTS})
-ARCH = "veco_large"
-"""What a written checkpoint names; its sizes are stated beside it."""
 
 _CROSS = "decoder.layers.{}.encoder_attn"
 _CROSS_RULES = (
@@ -171,72 +168,44 @@ LAYOUTS = (
 def veco_state_from_folder(path: PathLike) -> PretrainedFile:
     """Read all of the Hugging Face folder of a VECO (or its weights file), in the names of fairseq's layout.
 
-    Returns the file: ``encoder.*``, ``decoder.*`` with as many layers, ``lm_head.*`` where the folder has it. What is tied is one
-    tensor. Its ``sizes`` are the fields of ``MaskedLMSizes``. Raises CheckpointError: unreadable, of another layout, without
-    cross-attention in every layer, with tensors that are not accounted for.
+    Returns the file: ``encoder.*``, ``decoder.*`` with as many layers, ``lm_head.*``. What is tied is one tensor. Its ``sizes`` are
+    the fields of ``MaskedLMSizes``. Raises CheckpointError: unreadable, of another layout, without a head or cross-attention in
+    every layer, with tensors that are not accounted for.
     """
     found = open_file(path, STATE)
     find_sizes(found, None, "heads=…", "encoder.")
-    found.sizes["padding_idx"] = PADDING_IDX
-    has_head = any(name.startswith("lm_head.") for name in found.tensors)
-    shapes = masked_lm_shapes(found.sizes, has_head)
+    shapes = masked_lm_shapes(found.sizes)
     shapes = {name.replace("sentence_encoder.", "encoder."): shape for name, shape in shapes.items()}
     for layer in range(found.sizes["layers"]):
         shapes.update(attention_shapes(_CROSS.format(layer), found.sizes["embed_dim"]))
     check_shapes(found.tensors, shapes, found.origin, EXPECTED)
     words = f"encoder.{WORDS}"
     copies = {name.replace("encoder.", "decoder.", 1): name for name in found.tensors if name.startswith("encoder.")}
-    copies.update({"decoder.output_projection.weight": words, **({xlmr.OUTPUT: words} if has_head else {})})
+    copies.update({"decoder.output_projection.weight": words, xlmr.OUTPUT: words})
     for copy, name in copies.items():
         found.tensors[copy], found.sources[copy] = found.tensors[name], found.sources[name]
     return found
-
-
-def is_folder_of_others(path: PathLike) -> bool:
-    """Whether a folder is of Hugging Face's XLM-R layout, of which a VECO may be, and no export of this package."""
-    file = Path(path) / CONFIG_NAME
-    if not file.is_file():
-        return False
-    config = read_json(file, EXPECTED)
-    kind = config.get("model_type")
-    # Older versions of the library state sizes, and not which model they are of.
-    return KEY not in config and (kind in xlmr.MODEL_TYPES or (kind is None and "num_hidden_layers" in config))
 
 
 def write_veco(folder: PathLike, checkpoint: PathLike) -> PretrainedFile:
     """Make a fairseq checkpoint of the Hugging Face folder of a VECO; what is tied is stored once.
 
     Embeddings are not scaled, as in the folder; the released checkpoint in fairseq's layout does scale them, which matters for
-    fine-tuning. Raises CheckpointError: as :func:`veco_state_from_folder`, or there is no head.
+    fine-tuning. Raises CheckpointError: as :func:`veco_state_from_folder`, or no row is that of ``<mask>``.
     """
     found = veco_state_from_folder(folder)
-    if PRETRAINED_HERE not in found.tensors or found.mask_row is None:
-        # What tells a model whose embeddings are not scaled from a released one is its head.
+    if found.mask_row is None:
         raise CheckpointError(
-            f"checkpoint {folder}: has no lm_head or no {MASK}; expected a masked LM, so that VECO can go on from it"
+            f"checkpoint {folder}: has no row for {MASK}, expected one, so that VECO can go on from it"
         )
     versions = {f"{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")}
     versions[MASK_ROW] = marked_mask(found.mask_row)
-    state: Dict[str, Any] = {
-        "args": None,
-        "cfg": {"model": _options(found.sizes)},
-        "model": {**found.tensors, **versions},
-        "criterion": None,
-        "optimizer_history": [{"num_updates": 0, "lr_scheduler_state": {}}],
-        "task_state": {},
-        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "version": 2}},
-    }
-    save_checkpoint(stamped(state), checkpoint)
+    options: Dict[str, Any] = {"_name": "veco_large", "activation_fn": "gelu", "layernorm_embedding": True}
+    options.update(no_scale_embedding=True, share_all_embeddings=True, share_decoder_input_output_embed=True)
+    for side, length in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
+        options.update({option: found.sizes[size] for size, option in size_options(side, length).items()})
+        options.update({f"{side}_normalize_before": False, f"{side}_learned_pos": True})
+    save_checkpoint(start_state({**found.tensors, **versions}, cfg={"model": options}), checkpoint)
     logger.info("wrote %s: %s", checkpoint, found.report.summary())
     logger.info("%s: its embeddings are not scaled (no_scale_embedding): fine-tune it without a scale too", checkpoint)
     return found
-
-
-def _options(sizes: Mapping[str, int]) -> Dict[str, Any]:
-    """Options of the stock transformer."""
-    options: Dict[str, Any] = {"_name": ARCH, "activation_fn": "gelu", "layernorm_embedding": True}
-    options.update(no_scale_embedding=True, share_all_embeddings=True, share_decoder_input_output_embed=True)
-    for side, length in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
-        options.update({option: sizes[size] for size, option in size_options(side, length).items()})
-        options.update({f"{side}_normalize_before": False, f"{side}_learned_pos": True})
-    return options

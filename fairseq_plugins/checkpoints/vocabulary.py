@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,18 +51,23 @@ def read_lines(file: Path, kind: str) -> List[str]:
         raise CheckpointError(f"{kind} {file}: cannot be read ({error})") from error
 
 
-def find_dictionary(folder: Path) -> Optional[Path]:
-    """``dict.txt``, or one of several ``dict.LANG.txt``, which must be equal (CheckpointError); None where there is none."""
-    file = folder / DICTIONARY_NAME
-    if file.is_file():
-        return file
-    found = sorted(folder.glob("dict.*.txt"))
-    for other in found[1:]:
-        if other.read_bytes() != found[0].read_bytes():
-            raise CheckpointError(
-                f"dictionary {found[0]}: differs from {other.name}; expected equal ones, or {DICTIONARY_NAME}"
-            )
-    return found[0] if found else None
+def find_dictionary(folder: Path, checkpoint: Mapping[str, Any]) -> Optional[Path]:
+    """``dict.txt``, or one of several ``dict.LANG.txt``, which must be equal (CheckpointError); None where there is none.
+
+    Looked for in the ``folder``, then in the data folder that a fairseq ``checkpoint`` was trained on, if it is still there.
+    """
+    data = task_options(checkpoint).get("data") or getattr(checkpoint.get("args"), "data", None)
+    for place in (folder, *([Path(str(data).split(os.pathsep)[0])] if data else [])):
+        file = place / DICTIONARY_NAME
+        found = [file] if file.is_file() else sorted(place.glob("dict.*.txt"))
+        for other in found[1:]:
+            if other.read_bytes() != found[0].read_bytes():
+                raise CheckpointError(
+                    f"dictionary {found[0]}: differs from {other.name}; expected equal ones, or {DICTIONARY_NAME}"
+                )
+        if found:
+            return found[0]
+    return None
 
 
 def read_dictionary(file: Path) -> List[str]:

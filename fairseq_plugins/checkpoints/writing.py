@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .reading import FINGERPRINT, CheckpointError, PathLike, fingerprint
+from .reading import FINGERPRINT, CheckpointError, PathLike, fingerprint, stamped
 
 
 @contextlib.contextmanager
@@ -85,6 +85,14 @@ def save_checkpoint(state: Any, path: PathLike) -> None:
     """``torch.save`` to a file that is replaced at once, when everything is on disk. Errors as of :func:`atomic_path`."""
     with atomic_file(path) as file:
         torch.save(state, file)
+
+
+def start_state(model: Mapping[str, Tensor], updates: int = 0, epoch: int = 1, **entries: Any) -> Dict[str, Any]:
+    """A fairseq checkpoint with the versions of this process, of which training can start; ``entries``: its other ones."""
+    state: Dict[str, Any] = {"args": None, "cfg": None, "model": model, "criterion": None, "task_state": {}, **entries}
+    state["optimizer_history"] = [{"num_updates": updates, "lr_scheduler_state": {}}]
+    state["extra_state"] = {"train_iterator": {"epoch": epoch, "iterations_in_epoch": 0, "version": 2}}
+    return dict(stamped(state))
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:

@@ -295,22 +295,17 @@ def write_masked_lm(
     stored["roberta.embeddings.token_type_embeddings.weight"] = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
     Path(folder).mkdir(parents=True, exist_ok=True)
     save_tensors(stored, Path(folder) / "model.safetensors")
-    with atomic_path(Path(folder) / CONFIG_NAME) as temporary:
-        config = json.dumps(_export_config(numbers, dtype), indent=2, sort_keys=True)
-        temporary.write_text(config + "\n", encoding="utf-8")
-    return fingerprint(rounded)
-
-
-def _export_config(sizes: Mapping[str, int], dtype: torch.dtype) -> Dict[str, Any]:
-    """``config.json`` of a masked LM of these sizes (names of ``MaskedLMSizes``)."""
-    return {
-        **{theirs: sizes[ours] for ours, theirs in _SIZES.items()},
+    config = {
+        **{theirs: numbers[ours] for ours, theirs in _SIZES.items()},
         "architectures": ["XLMRobertaForMaskedLM"],
         "hidden_act": "gelu",
         "layer_norm_eps": _EPSILON,
-        "max_position_embeddings": sizes["max_positions"] + sizes["padding_idx"] + 1,
+        "max_position_embeddings": numbers["max_positions"] + numbers["padding_idx"] + 1,
         "model_type": MODEL_TYPES[0],
-        "pad_token_id": sizes["padding_idx"],
+        "pad_token_id": numbers["padding_idx"],
         "torch_dtype": str(dtype).rsplit(".", 1)[-1],
         "type_vocab_size": 1,
     }
+    with atomic_path(Path(folder) / CONFIG_NAME) as temporary:
+        temporary.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    return fingerprint(rounded)

@@ -5,7 +5,7 @@ from typing import Any, Dict, List
 
 from torch import nn
 
-from ..checkpoints.fitting import LANGUAGES, compare_order, compare_start, language_state
+from ..checkpoints.fitting import LANGUAGES, compare_order, compare_start
 from .patch import Patch, source_has
 
 KEPT = ("beam_size", "_beam_size", "reorder_encoder_out")  # what set_beam_size of stock models changes in their modules
@@ -72,7 +72,7 @@ def build_model(stock: Any, task: Any, cfg: Any, from_checkpoint: bool = False) 
 @MBART_LANGUAGES.replace(f"{TASK}.state_dict")
 def state_dict(stock: Any, task: Any) -> Dict[str, Any]:
     """Keep the languages in checkpoints."""
-    return {**stock(task), **language_state(task.langs)}
+    return {**stock(task), LANGUAGES: {"langs": [str(language) for language in task.langs]}}
 
 
 @MBART_LANGUAGES.replace(f"{TASK}.load_state_dict")

@@ -25,10 +25,11 @@ def fill(model: Any, args: Any, option: str) -> LoadReport:
         sources = from_masked_lm(found, args, origin)
     else:
         found = open_file(path, DELTALM)
+        sizes = sizes_of(found)
         if vanilla == any(".fc3." in name for name in found.tensors):
             kind = "interleaved" if vanilla else "vanilla"
             raise ValueError(f"{origin} has {kind} decoder blocks; give --decoder-block {kind}")
-        check_sizes(sizes_of(found), args, origin)
+        check_sizes(sizes, args, origin)
         sources = {name: name for name in found.tensors}
     tensors = {name: found.tensors[source] for name, source in sources.items()}
     fit = Fit(model, fit_names(args), origin)

@@ -34,9 +34,7 @@ SIZES: Dict[str, str] = {
 MASKLESS = ("nllb", "deltalm")
 """Families of which no released file has a row for ``<mask>``."""
 
-USE_ITS_DICTIONARY = (
-    "preprocess with the dictionary that `python -m fairseq_plugins.checkpoints.dictionary` writes for it"
-)
+USE_ITS_DICTIONARY = "preprocess with what `python -m fairseq_plugins.checkpoints.dictionary` writes for it"
 
 
 class Start(NamedTuple):
@@ -74,10 +72,7 @@ def find_start(args: Any, task: Any) -> Start:
     settings = find_settings(read_checkpoint(continued)) if continued else {}
     if settings.get(LAYOUT_ENTRY) is not None:
         return _from_stored(settings, dictionary, str(continued))._replace(absent=absent)
-    missing = _missing_sizes(args)
-    if missing:
-        raise ValueError(f"{absent}, and there is no checkpoint of this run to continue (nor {missing})")
-    return _from_options(args, dictionary)._replace(absent=absent)
+    return _from_options(args, dictionary, absent)
 
 
 def fill(encoder: nn.Module, start: Start, names: Mapping[str, str]) -> Optional[LoadReport]:
@@ -96,9 +91,8 @@ def fill(encoder: nn.Module, start: Start, names: Mapping[str, str]) -> Optional
 def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
     """A token embedding with one row more, the mean of all, for a ``<mask>`` that the model never had and that is never read."""
     mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)
-    return torch.cat(
-        [tensor, mean]
-    ), f"a row for <mask> after the file's {tensor.size(0):,}, their mean: it is never read"
+    change = f"a row for {MASK} after the file's {tensor.size(0):,}, their mean: it is never read"
+    return torch.cat([tensor, mean]), change
 
 
 def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
@@ -128,12 +122,10 @@ def _from_stored(settings: Mapping[str, Any], dictionary: Dictionary, origin: st
     return Start(layout, languages)
 
 
-def _missing_sizes(args: Any) -> str:
-    return ", ".join(flag(name) for name in ("encoder_family", *SIZES) if getattr(args, name) is None)
-
-
-def _from_options(args: Any, dictionary: Dictionary) -> Start:
-    missing = _missing_sizes(args)
+def _from_options(args: Any, dictionary: Dictionary, absent: Optional[str] = None) -> Start:
+    missing = ", ".join(flag(name) for name in ("encoder_family", *SIZES) if getattr(args, name) is None)
+    if missing and absent:
+        raise ValueError(f"{absent}, and there is no checkpoint of this run to continue (nor {missing})")
     if missing:
         raise ValueError(f"an encoder from scratch needs {missing}; give them, or {OPTION} with a file that has them")
     sizes = {field: getattr(args, name) for name, field in SIZES.items()}
@@ -143,7 +135,7 @@ def _from_options(args: Any, dictionary: Dictionary) -> Start:
         )
     positions, family = args.max_source_positions or SCRATCH_POSITIONS, str(args.encoder_family)
     layout = family_layout(family, vocab_size=len(dictionary), max_positions=positions, **sizes)
-    return Start(layout, _own_languages(family, dictionary))
+    return Start(layout, _own_languages(family, dictionary), absent=absent)
 
 
 def _own_languages(family: Any, dictionary: Dictionary) -> Optional[Tuple[str, ...]]:

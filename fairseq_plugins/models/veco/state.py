@@ -7,8 +7,8 @@ from typing import Any, Dict, Optional, Set, Tuple
 import torch
 from torch import Tensor
 
-from ...checkpoints.fitting import MARKERS, Fit, folded
-from ...checkpoints.loading import LoadReport, mismatches
+from ...checkpoints.fitting import MARKERS, Fit
+from ...checkpoints.loading import LoadReport, fold, mismatches
 from ...checkpoints.veco import PRETRAINED_HERE, mask_row
 from ...checkpoints.vocabulary import MASK
 from .dictionary_map import SPECIAL_ROWS, cut_rows
@@ -257,6 +257,6 @@ class StackReader:
         report = LoadReport(same, dropped=tuple(self.dropped), reasons={**changes, **self.dropped})
         logger.info("pretrained state: %s", "; ".join(report.summary().splitlines()))
         if moved:
-            logger.info("pretrained state: chosen %d: %s", len(moved), folded(moved))
+            logger.info("pretrained state: chosen %d: %s", len(moved), ", ".join(fold(moved.items())))
         for name, change in changes.items():
             logger.info("pretrained state: %s: %s", name, change)

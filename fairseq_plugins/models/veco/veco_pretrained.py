@@ -13,8 +13,7 @@ from .layer_choice import LayerChoice
 
 logger = logging.getLogger(__name__)
 
-HEAD_BIAS = "lm_head.bias"
-_HEAD = (*(f"lm_head.{part}.{kind}" for part in ("dense", "layer_norm") for kind in ("weight", "bias")), HEAD_BIAS)
+_HEAD = ("lm_head.bias", *(f"lm_head.{part}.{kind}" for part in ("dense", "layer_norm") for kind in ("weight", "bias")))
 _CROSS_ATTENTION = (r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*",)
 
 

@@ -10,7 +10,6 @@ from fairseq_plugins.checkpoints.fitting import (
     compare_start,
     fit_positions,
     fit_words,
-    language_state,
     started_from,
 )
 from fairseq_plugins.models.nlu.nlu_pretrained import with_mask_row
@@ -88,4 +87,3 @@ def test_what_a_start_says(tmp_path):
         compare_start(["en", "de"], given, "--langs")
         with pytest.raises(ValueError, match="start.pt was trained with en,de"):
             compare_start(["de", "en"], given, "--langs")
-    assert language_state(["en", "de"]) == {"languages": {"langs": ["en", "de"]}}

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from fairseq_plugins.checkpoints import fingerprint, load
-from fairseq_plugins.checkpoints.fitting import folded
-from fairseq_plugins.checkpoints.loading import LoadReport
+from fairseq_plugins.checkpoints.loading import LoadReport, fold
 
 
 class Tied(nn.Module):
@@ -57,7 +56,7 @@ def test_named_tolerances_are_reported():
 
 def test_summary_folds_layers():
     pairs = {"a.0.b": "x.1.y", "a.1.b": "x.3.y", "c.4.d": "z"}
-    assert folded(pairs) == "a.{0..1}.b from x.{1,3}.y, c.4.d from z"
+    assert list(fold(pairs.items())) == ["a.{0..1}.b from x.{1,3}.y", "c.4.d from z"]
     names = tuple(f"layers.{index}.fc1.bias" for index in range(12))
     report = LoadReport((*names, "head.bias"), ("a.0.b", "a.2.b"), ("version",), {"version": "format counter"})
     assert report.summary().splitlines() == [
