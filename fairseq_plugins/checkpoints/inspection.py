@@ -235,9 +235,9 @@ EVALUATED = frozenset(
 )
 """Options whose text fairseq evaluates as Python code."""
 FETCHED = re.compile(r"bpe|codes|sentencepiece|tokenizer|vocab|wordpiece")
-"""Options whose path fairseq downloads where it is an address: ``--bpe`` and ``--tokenizer`` have them."""
+"""Options whose path fairseq downloads where it is an address: those of ``bpe`` and ``tokenizer``."""
 _STOCK = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
-STOCK_ADDRESSES = (f"{_STOCK}encoder.json", f"{_STOCK}vocab.bpe")  # defaults, which every run with --bpe gpt2 stores
+STOCK_ADDRESSES = (f"{_STOCK}encoder.json", f"{_STOCK}vocab.bpe")  # defaults, which every run with GPT-2's BPE stores
 MOST_OPTIONS = 100_000
 DEEPEST = 50
 DEEPEST_CONTENT = 200

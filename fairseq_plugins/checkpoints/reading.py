@@ -40,7 +40,7 @@ _lock = threading.Lock()  # torch's allow-list is global to the process
 def allowed_globals() -> List[AllowedGlobal]:
     """What a checkpoint may hold beyond tensors, numbers, strings and containers: pairs (object, its dotted name in a pickle).
 
-    The options of a fairseq run, numpy arrays and scalars (``--eval-bleu``; names of numpy 1.x and 2.x) and fairseq's meters.
+    The options of a fairseq run, numpy arrays and scalars (BLEU of validations; names of numpy 1.x and 2.x) and fairseq's meters.
     """
     numbers = {type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES}
     classes = [argparse.Namespace, numpy.ndarray, numpy.dtype, *numbers]
