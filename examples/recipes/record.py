@@ -1,7 +1,5 @@
 """Facts of one training run, for the results table: updates, wall time, validation curve, seed, options, machine."""
 
-import argparse
-import json
 import os
 import platform
 import re
@@ -13,8 +11,8 @@ import torch
 KEPT = ("arch", "criterion", "lr", "max_tokens", "batch_size", "seed", "no_denoising", "prompt_length")
 
 TRAINED = re.compile(r"num\. (shared|expert) model params: [\d,]+ \(num\. trained: ([\d,]+)\)")
-EARLIER = ("backbone", "restore", "stage1", "stage2")  # stages of a run before its last one, folders in its own
-FROZEN_LATER = ("backbone",)  # of them, those whose parameters do not train again
+EARLIER = "stage*"
+"""Folders of the stages of a run before its last one, in its own."""
 
 VALIDATION = ("num_updates", "loss", "bleu", "accuracy", "f1")
 
@@ -56,15 +54,9 @@ def updates_and_seconds(state: Dict[str, Any]) -> Tuple[int, float]:
 
 def earlier_stages(run: Path) -> Tuple[int, float]:
     """Updates and wall time of the stages inside the run's folder from which its last stage started."""
-    found = [path for path in (run / stage / "checkpoint_last.pt" for stage in EARLIER) if path.is_file()]
+    found = sorted(run.glob(f"{EARLIER}/checkpoint_last.pt"))
     counts = [updates_and_seconds(torch.load(path, weights_only=True, map_location="cpu")) for path in found]
     return sum(updates for updates, _ in counts), sum(seconds for _, seconds in counts)
-
-
-def parameters_of_run(run: Path) -> int:
-    """Trainable values of a run: those of its last stage, and those that an earlier stage trained and the last one left alone."""
-    stages = [run, *(run / stage for stage in FROZEN_LATER if (run / stage / "train.log").is_file())]
-    return sum(trained_parameters(stage / "train.log") for stage in stages)
 
 
 def validation_point(record: Dict[str, Any]) -> Dict[str, float]:
@@ -76,10 +68,10 @@ def validation_point(record: Dict[str, Any]) -> Dict[str, float]:
 
 
 def parts_of(run: Path) -> List[Path]:
-    """Folders of the models that a run trained one after another, each for itself (train_each.sh); none for a run of one model."""
+    """Folders of the models that a run trained one after another, each for itself; none for a run of one model."""
     if (run / "checkpoint_last.pt").is_file():
         return []
-    return sorted(path.parent for path in run.glob("*/checkpoint_last.pt") if path.parent.name not in EARLIER)
+    return sorted(path.parent for path in run.glob("*/checkpoint_last.pt") if not path.parent.match(EARLIER))
 
 
 def describe(run: Path) -> Dict[str, Any]:
@@ -109,24 +101,9 @@ def _describe(run: Path) -> Dict[str, Any]:
         "updates": updates + earlier,
         "earlier_updates": earlier,  # of them, those before the last stage, which alone has the curve
         "train_seconds": round(seconds + earlier_seconds, 1),
-        "trained_parameters": parameters_of_run(run),
+        "trained_parameters": trained_parameters(run / "train.log"),
         "validation": curve,
         "mean_passes": mean_passes(run),
         "options": {key: options[key] for key in KEPT if key in options},
         "machine": f"{os.cpu_count()} CPU cores, {platform.machine()}, torch {torch.__version__}",
     }
-
-
-def main() -> None:
-    """Write the facts as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", required=True, type=Path, help="folder with train.log and checkpoint_last.pt")
-    parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
-    args = parser.parse_args()
-    import fairseq_plugins  # noqa: F401  (registers what checkpoints may hold)
-
-    args.output.write_text(json.dumps(describe(args.run), indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

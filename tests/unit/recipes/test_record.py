@@ -30,8 +30,8 @@ def state(updates, seconds):
 def test_a_run_counts_the_stage_that_it_starts_from(tmp_path):
     assert record.updates_and_seconds(state(400, 30.0)) == (400, 30.0)
     assert record.earlier_stages(tmp_path) == (0, 0.0)
-    (tmp_path / "restore").mkdir()
-    torch.save(state(200, 12.5), tmp_path / "restore" / "checkpoint_last.pt")
+    (tmp_path / "stage1").mkdir()
+    torch.save(state(200, 12.5), tmp_path / "stage1" / "checkpoint_last.pt")
     assert record.earlier_stages(tmp_path) == (200, 12.5)
 
 
