@@ -29,7 +29,7 @@ MATPLOTLIB = "matplotlib>=3.5"
 TRANSFORMERS = "transformers>=4.40"
 GENSIM = "gensim>=4.3"
 
-SCIPY = "scipy>=1.7"  # tables of sweeps; fairseq's scikit-learn brings it
+SCIPY = "scipy>=1.7"  # tables of studies; fairseq's scikit-learn brings it
 SKLEARN = "scikit-learn>=1.0"  # fairseq 0.12.3 brings it
 
 TEST = ["pytest>=7.0", "pytest-xdist>=3.2", "jsonschema>=4.18", MATPLOTLIB, TRANSFORMERS, GENSIM, SCIPY, SKLEARN]

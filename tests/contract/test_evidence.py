@@ -117,7 +117,6 @@ def test_outputs_are_worth_what_the_ledgers_say(tmp_path):
 
 NOT_OF_THE_PAGE = {
     "sga_defaults": "0.7 2.3",  # gains and losses
-    "sga_distill": "3.2 1.1",  # differences of two means
 }
 
 
