@@ -26,6 +26,7 @@ LONG_TABLE = 15
 """Lines."""
 
 FIGURE = re.compile(r"(?<![\d.,])\d+\.\d(?![\d.])")
+MEAN = re.compile(r"(?<= )\d+\.\d(?= ± | \(n = )")
 
 
 def figures(text: str) -> Set[str]:
@@ -44,8 +45,8 @@ def show(study: Study) -> Dict[Path, str]:
 
 
 def unknown_figures(study: Study, page: str) -> Set[str]:
-    """Numbers in the finding of a study that its tables have not."""
-    return figures(study.finding) - figures(page.partition("\n## ")[2])
+    """Numbers in the finding of a study that are no mean in its tables."""
+    return figures(study.finding) - set(MEAN.findall(page))
 
 
 def show_analyses(study: Study, path: Path) -> Dict[Path, str]:
@@ -124,7 +125,7 @@ def publish(out: Path) -> List[Path]:
     archive.write(stored[0], members)
     stored[1].write_bytes((out / "ledger.json").read_bytes())
     for figure in sorted(unknown_figures(study, tables.render(study, ledger, ledger.code))):
-        print(f"study {study.name}: finding: {figure} is not in the new tables: write it anew", file=sys.stderr)
+        print(f"study {study.name}: finding: {figure} is no mean in the new tables: write it anew", file=sys.stderr)
     return stored
 
 

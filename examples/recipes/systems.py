@@ -1,6 +1,7 @@
 """Systems as files: reading and checking ``systems/*.yaml``, and the command lines that they stand for."""
 
 import shlex
+from functools import cache
 from pathlib import Path
 from string import Template
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
@@ -61,10 +62,15 @@ def read_document(path: Path, schema: str) -> Dict[str, Any]:
     return content
 
 
+@cache
+def _validators() -> Dict[str, Any]:
+    rules = yaml.load((HERE / "schema.yaml").read_text(encoding="utf-8"), LOADER)
+    return {schema: jsonschema.Draft202012Validator(one) for schema, one in rules.items()}
+
+
 def check(content: Any, schema: str, path: Path) -> None:
     """Check what a file says by its part of ``schema.yaml``. Raises RecipeError, naming file, key and value."""
-    rules = yaml.load((HERE / "schema.yaml").read_text(encoding="utf-8"), LOADER)[schema]
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(rules).iter_errors(content))
+    error = jsonschema.exceptions.best_match(_validators()[schema].iter_errors(content))
     if error is not None:
         key = ".".join(map(str, error.absolute_path)) or "the file"
         raise RecipeError(f"{path}: {key}: {error.message}")

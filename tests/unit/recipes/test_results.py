@@ -111,7 +111,7 @@ def test_a_finished_study_is_stored_and_shown(finished, tmp_path, capsys):
         one["outputs"]["beam"]["bleu"] = 13.5
     store()
     assert main(["--publish", str(out)]) == 0
-    assert "finding: 12.5 is not in the new tables" in capsys.readouterr().err
+    assert "finding: 12.5 is no mean in the new tables" in capsys.readouterr().err
     assert "| good | beam 5 | 13.5 |" in (tmp_path / "pages" / "probe.md").read_text()
 
 
