@@ -6,6 +6,7 @@ from recipes.systems import RecipeError, command, read_system
 
 SYSTEMS = ("sga", "at")                   # that are trained and compared
 SPEED_UPDATES = 30
+BY_UPDATES = {"validate-interval": 1000, "save-interval": 1000}   # epochs: the plan has validations by updates alone
 
 try:
     run = read_settings(config)
@@ -30,7 +31,7 @@ def training(name, folder, pretrained, limits, more):
     """The command of a training of a system."""
     system = systems[name]
     values = {"root": ROOT, "source": run.source, "target": run.target, "seed": run.seed, "start": pretrained, **limits}
-    return command("fairseq-train bin", {**system.train, "cpu": True, "save-dir": folder, **more}, values)
+    return command("fairseq-train bin", {**system.train, **BY_UPDATES, "cpu": True, "save-dir": folder, **more}, values)
 
 
 def measured(wildcards):
