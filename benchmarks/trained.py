@@ -303,13 +303,8 @@ def read_pair(options: argparse.Namespace) -> Tuple[List[str], List[List[str]]]:
     return [source[place] for place in places], [[lines[place] for place in places] for lines in references]
 
 
-def _number(entry: Tuple[str, int]) -> int:
-    """Sorts a histogram read from JSON, whose keys are texts."""
-    return int(entry[0])
-
-
 def render(content: Dict[str, Any]) -> str:
-    """The table of one machine, what passes cost, the histograms, the plots."""
+    """The table of one machine, what passes cost, the plots. The histograms of the passes are in the JSON file."""
     rows, notes, score = [], [], content["options"].get("score", "bleu")
     for one in content["results"]:
         cells = [one["system"], _whole(one.get("trained_parameters"))]
@@ -319,14 +314,12 @@ def render(content: Dict[str, Any]) -> str:
             f"{one['batch_sentences_per_s']:,.0f}",
             f"{one['batch_speedup']:.1f}",
         ]
-        rows.append([*cells, f"{one[score]:.1f}", f"{one['length_ratio']:.3f}"])
+        passes = f"{one['mean_passes']:.1f}" if one["mean_passes"] else ""
+        rows.append([*cells, passes, f"{one[score]:.1f}", f"{one['length_ratio']:.3f}"])
         for size, (median, low, high) in one.get("to_one_pass", {}).items():
             times = f"{median:.2f} ({low:.2f} to {high:.2f}) times the time of 1 forced pass"
             alone = passes_alone(one["system"], content, "" if size == "1" else "batch_")
             notes.append(f"- {one['system']}, batch {size}: {times}; {alone:.2f} without what comes before the passes")
-        if one["mean_passes"]:
-            counts = ", ".join(f"{passes}: {count}" for passes, count in sorted(one["passes"].items(), key=_number))
-            notes.append(f"- {one['system']}: mean {one['mean_passes']:.2f} passes; sentences by passes {counts}")
     columns = [
         "system",
         "trained parameters",
@@ -336,6 +329,7 @@ def render(content: Dict[str, Any]) -> str:
         "× base, model only",
         "sentences/s, batch",
         "× base, batch",
+        "passes, mean",
         TITLES[score],
         "length",
     ]

@@ -187,32 +187,25 @@ def _title(claim: Claim) -> str:
 
 
 def _runs(study: Study, ledger: Ledger) -> str:
+    """A row per point of a grid and direction; what differs by seed is listed in the order of the seeds."""
+    groups: Dict[str, List[Any]] = {}
+    for entry in sorted((one for one in ledger.current() if one.get("phase")), key=lambda one: int(one["seed"])):
+        groups.setdefault(entry["key"].rpartition("/")[0], []).append(entry)
     rows = []
-    for entry in ledger.current():
-        if not entry.get("phase"):
-            continue
-        best = best_validation(entry, study.metric(entry["pair"]))
+    for key, entries in sorted(groups.items()):
+        best = [best_validation(entry, study.metric(entry["pair"])) for entry in entries]
+        shown = ["-" if one is None else f"{one:.1f}" for one in best if any(two is not None for two in best)]
+        states = [f"seed {entry['seed']}: {entry['status']}" for entry in entries if entry["status"] != "done"]
         cells = [
-            entry["key"],
-            " ".join(entry["options"]) or "defaults",
-            entry["status"],
-            f"{entry.get('updates', 0):,}",
+            " ".join([key, *(f"({state})" for state in states)]),
+            " ".join(entries[0]["options"]) or "defaults",
+            f"{max(entry.get('trained_parameters', 0) for entry in entries):,}",
+            ", ".join(f"{entry.get('updates', 0):,}" for entry in entries),
+            ", ".join(f"{entry.get('train_seconds', 0) / 60:.1f}" for entry in entries),
         ]
-        cells += [f"{entry.get('train_seconds', 0) / 60:.1f}", f"{entry.get('trained_parameters', 0):,}"]
-        rows.append([*cells, "" if best is None else f"{best:.1f}", entry["commit"]])
-    return _table(
-        [
-            "run",
-            "options",
-            "status",
-            "updates",
-            "minutes",
-            "trained parameters",
-            f"best validation {'score' if study.metrics else 'BLEU'}",
-            "commit",
-        ],
-        rows,
-    )
+        rows.append([*cells, ", ".join(shown)])
+    measure = f"best validation {'score' if study.metrics else 'BLEU'}"
+    return _table(["run", "options", "trained parameters", "updates by seed", "minutes", measure], rows)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

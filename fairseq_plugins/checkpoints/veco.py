@@ -62,7 +62,7 @@ RULES: Tuple[Rule, ...] = (
 
 
 def marked_mask(row: int) -> Tensor:
-    """What a state holds as :data:`MASK_ROW`, where ``<mask>`` has this row. (row, 0)."""
+    """What a state holds as ``MASK_ROW``, where ``<mask>`` has this row. (row, 0)."""
     return torch.empty(row, 0)
 
 

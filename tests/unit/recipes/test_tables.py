@@ -76,7 +76,7 @@ def test_scores_and_validations_may_be_negative(tmp_path):
     assert "| good | beam 5 | -0.5 | -1.0 | -1.5 | -1.0 ± 0.5 (n = 3) | 0.5 | 1.0 | 1.5 | 1.0 ± 0.5 (n = 3) |" in page
     assert "| good | beam 5 | -1.5 ± 0.8 (n = 3) | -0.5 ± 0.2 (n = 3) |" in page, "by language"
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| final/")]
-    assert {row[0].split("/")[1]: row[-2] for row in rows} == {"xnli": "-0.5", "ner": "1.5"}
+    assert {row[0].split("/")[1]: row[-1] for row in rows} == {"xnli": "-0.5, -0.5, -0.5 |", "ner": "1.5, 1.5, 1.5 |"}
     axis = Figure().subplots()
     plots._parameters(axis, study, ledger.current(), "xnli")
     assert [float(line.get_ydata()[0]) for line in axis.lines if len(line.get_xdata())] == [-1.0]
