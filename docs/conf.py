@@ -25,8 +25,8 @@ autoapi_options = ["members", "show-inheritance", "show-module-summary"]
 autoapi_python_class_content = "class"
 suppress_warnings = ["autoapi.python_import_resolution"]  # constants that another module imports
 napoleon_custom_sections = [("Source", "notes")]
-# Types in signatures: those of torch and fairseq have no page here.
-nitpick_ignore_regex = [("py:(class|obj)", r".*")]
+# Types in signatures, and short names in docstrings that lie in another module, are shown as code. Full names must be found.
+nitpick_ignore_regex = [("py:(class|obj)", r".*"), ("py:.*", r"(?!fairseq_plugins\.).*")]
 
 html_theme = "furo"
 html_title = f"fairseq_plugins {version}"
