@@ -94,6 +94,8 @@ def test_names_of_the_rows(tmp_path):
         ({"model_type": "gpt_neo"}, "model_type = 'gpt_neo', expected one of gpt2"),
         ({"activation_function": "silu"}, "activation_function = 'silu', expected 'gelu_new' or 'gelu_"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True, expected False"),
+        ({"layer_norm_epsilon": 1}, "layer_norm_epsilon = 1, expected a small number above 0"),
+        ({"layer_norm_epsilon": "1e-5"}, "layer_norm_epsilon = '1e-5', expected a small number"),
         ({"n_layer": 5}, "its options say layers = 5, its tensors 3"),
     ],
 )

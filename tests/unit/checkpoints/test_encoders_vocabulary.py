@@ -87,8 +87,10 @@ def test_without_a_list_of_languages_no_row_is_named(tmp_path, hf):
     with pytest.raises(CheckpointError):
         write_dictionary(tmp_path, tmp_path / "dict.txt")
     assert not (tmp_path / "dict.txt").exists()
-    entries = tokenizer_entries(tmp_path, None, 4 + len(pieces) - 3 + 2)  # of a model that has none
-    assert entries[-2:] == ["madeupword0000", "madeupword0001"]
+    base = 4 + len(pieces) - 3  # of models that have none, or whose languages are given
+    assert tokenizer_entries(tmp_path, None, base + 2)[base:] == ["madeupword0000", "madeupword0001"]
+    assert tokenizer_entries(tmp_path, None, base + 1)[base:] == ["<mask>"]
+    assert tokenizer_entries(tmp_path, "[{}]", base + 3, ["en_XX"])[base:] == ["[en_XX]", "<mask>", "madeupword0000"]
 
 
 @pytest.mark.parametrize("listed", [True, False])

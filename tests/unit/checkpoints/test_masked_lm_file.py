@@ -100,6 +100,13 @@ def test_huggingface_layouts(tmp_path, layout, pickled):
     _check(folder / ("pytorch_model.bin" if pickled else "model.safetensors"), state)
 
 
+@pytest.mark.cases("named row", (17, 22), (18, 22), (19, None))
+def test_the_last_row_is_that_of_mask_unless_something_else_is(tmp_path, named, row):
+    """By a dict.txt of so many entries, special ones not counted."""
+    (tmp_path / "dict.txt").write_text("".join(f"p{number} 1\n" for number in range(named)))
+    assert read_masked_lm(write_fairseq(tmp_path / "model.pt", current_state(TENSORS))).mask_row == row
+
+
 def test_half_precision_becomes_float32_and_is_not_kept(tmp_path):
     half = {name: tensor.half() for name, tensor in current_state(TENSORS).items()}
     found = read_masked_lm(write_fairseq(tmp_path / "model.pt", half))

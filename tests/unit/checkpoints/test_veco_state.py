@@ -81,6 +81,8 @@ def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder, found, tmp_p
     assert export.main(["import", str(folder), str(file)]) == 0
     content = checkpoint_utils.load_checkpoint_to_cpu(str(file))
     state = content["model"]
+    assert content["optimizer_history"][-1]["num_updates"] == 0
+    assert content["extra_state"]["train_iterator"] == {"epoch": 1, "iterations_in_epoch": 0, "version": 2}
     assert bytes_of(state) == bytes_of(found.tensors) + 8
     assert state["lm_head.mask_row"].shape == (masked_lms.SIZES["vocab_size"] - 1, 0)
     assert stored(file) == len({one.data_ptr() for one in state.values()}) < len(state)
