@@ -28,6 +28,7 @@ napoleon_custom_sections = [("Source", "notes")]
 # Types in signatures, and short names in docstrings that lie in another module, are shown as code. Full names must be found.
 nitpick_ignore_regex = [("py:(class|obj)", r".*"), ("py:.*", r"(?!fairseq_plugins\.).*")]
 
+smartquotes = False  # two dashes begin an option
 html_theme = "furo"
 html_title = f"fairseq_plugins {version}"
 html_static_path = ["_static"]
@@ -41,7 +42,9 @@ def fill_in(app, name, source):
 
     def printed(found):
         command = [sys.executable, "-W", "ignore", "-m", "fairseq_plugins", found[1]]
-        return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+        text = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+        parts = text.split("`")  # outside of code <s> would be HTML
+        return "`".join(part if index % 2 else part.replace("<", "&lt;") for index, part in enumerate(parts))
 
     source[0] = re.sub(r"<!-- python -m fairseq_plugins (\w+) -->", printed, source[0])
 
