@@ -212,7 +212,9 @@ def checkpoint(model: str, system: Optional[str] = None) -> Path:
 
 def _system(folder: Path, asked: Optional[str]) -> str:
     index = read_json(folder / INDEX, "the folder of several systems")
-    known = [name for name in index.get("systems", ()) if (folder / name).is_dir() and Path(name).name == name]
+    systems = index.get("systems")
+    plain = [name for name in systems if Path(name).name == name != ".."] if isinstance(systems, dict) else []
+    known = [name for name in plain if (folder / name).is_dir()]
     name = asked or index.get("default")
     if name not in known:
         raise ValueError(
@@ -310,7 +312,8 @@ def search_options(folder: Path) -> List[str]:
     found = read_json(folder / SEARCH, "options of a search")
     line = []
     for name, value in found.items():
-        if name not in SEARCH_OPTIONS or not isinstance(value, (bool, int, float)):
+        number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+        if name not in SEARCH_OPTIONS or not number:
             raise ValueError(f"{folder / SEARCH}: {name} {value!r}; valid: numbers of {', '.join(SEARCH_OPTIONS)}")
         line += [f"--{name}"] if value is True else [f"--{name}", str(value)] if value is not False else []
     return line

@@ -182,6 +182,10 @@ def read_study(path: Path) -> Study:
             )
         if arm.scoring and (tests or metrics is None):
             raise RecipeError(f"{path}: arms.{arm.name}.outputs: run: valid in a study with metrics and without tests")
+    if tests and metrics is None:
+        raise RecipeError(f"{path}: tests: need metrics: the score of the languages in each of {content['directions']}")
+    if (tests or metrics is None) and "reference" not in set_:
+        raise RecipeError(f"{path}: set {content['set']}: has no reference; valid: one, where texts are scored")
     sides = {(arm.name, stem) for arm in arms for stem in arm.outputs}
     claims = [Claim(*((one[side][0], str(one[side][1])) for side in ("better", "worse"))) for one in content["claims"]]
     for side in (side for claim in claims for side in claim):

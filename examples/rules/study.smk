@@ -163,7 +163,7 @@ for name, entry in study.assets.items():
             input:
                 needed(name),
             output:
-                entry["makes"],
+                made[name],
             params:
                 run=as_it_is(runs.fill(entry["run"])),
             shell:

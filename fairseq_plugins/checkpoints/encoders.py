@@ -165,13 +165,13 @@ def _stored_entries(folder: Path, rows: int, listed: Sequence[str]) -> Tuple[Opt
     tokenizer, wordpieces, indexed = (folder / name for name in (_TOKENIZER, _WORDPIECES, _JSON_VOCABULARY))
     if tokenizer.is_file():
         # Some have their languages among the pieces, and list them elsewhere.
-        entries, added = _fast_tokenizer(tokenizer)
+        entries, added = _fast_tokenizer(tokenizer, rows)
         return tokenizer, entries, {*added, *listed}
     if wordpieces.is_file():
         lines = vocabulary.read_lines(wordpieces, "tokenizer")
         return wordpieces, [_WORDPIECE_NAMES.get(line, line) for line in lines], set()
     if indexed.is_file():
-        entries = _by_index(vocabulary.read_json(indexed, "a vocabulary"), indexed)
+        entries = _by_index(vocabulary.read_json(indexed, "a vocabulary"), indexed, rows)
         return indexed, _complete(entries, listed, 0), set(listed)
     model = sentencepiece_in(folder)
     if model is None:
@@ -189,15 +189,17 @@ def _stored_entries(folder: Path, rows: int, listed: Sequence[str]) -> Tuple[Opt
     return model, entries, set(entries[len(pieces) + 1 :])
 
 
-def _by_index(indices: Mapping[str, Any], file: Path) -> List[str]:
-    """Entry -> index, as a list; indices that nothing has become ``madeupword…``."""
-    if not indices or not all(isinstance(index, int) and index >= 0 for index in indices.values()):
-        raise CheckpointError(f"tokenizer {file}: expected entries with their indices")
+def _by_index(indices: Mapping[str, Any], file: Path, rows: int) -> List[str]:
+    """Entry -> index, as a list; indices that nothing has become ``madeupword…``. CheckpointError: one is none of the rows."""
+    if not indices or not all(isinstance(index, int) and 0 <= index < rows for index in indices.values()):
+        raise CheckpointError(
+            f"tokenizer {file}: expected entries with their indices, below the {rows:,} rows of the embedding"
+        )
     entries = {index: entry for entry, index in indices.items()}
     return [entries.get(index, f"madeupword_{index}") for index in range(max(entries) + 1)]
 
 
-def _fast_tokenizer(file: Path) -> Tuple[List[str], Set[str]]:
+def _fast_tokenizer(file: Path, rows: int) -> Tuple[List[str], Set[str]]:
     content = vocabulary.read_json(file, "a tokenizer")
     model = content.get("model")
     pieces = model.get("vocab") if isinstance(model, dict) else None
@@ -207,7 +209,7 @@ def _fast_tokenizer(file: Path) -> Tuple[List[str], Set[str]]:
         raise CheckpointError(f"tokenizer {file}: has no vocabulary; expected model.vocab, a list or an object")
     added = {str(token["content"]): token["id"] for token in content.get("added_tokens", ())}
     names = _WORDPIECE_NAMES if model.get("type") == "WordPiece" else {}
-    return [names.get(entry, entry) for entry in _by_index({**pieces, **added}, file)], set(added)
+    return [names.get(entry, entry) for entry in _by_index({**pieces, **added}, file, rows)], set(added)
 
 
 def sentencepiece_in(folder: Path) -> Optional[Path]:

@@ -146,10 +146,11 @@ class PretrainedFile(Renamed):
 
     def name_rows(self, entries: Sequence[str], beside: PathLike) -> None:
         """Take the ``entries`` of a file ``beside``; CheckpointError where the file itself has ``<mask>`` elsewhere."""
-        if self.marked is not None and self.marked < len(entries) and entries[self.marked] != MASK:
-            raise CheckpointError(
-                f"{self.origin}: has {MASK} in row {self.marked}, where {beside} has {entries[self.marked]!r}"
-            )
+        row, own = self.marked, entries.index(MASK) if MASK in entries else None
+        if row is not None and row < len(entries) and entries[row] != MASK:
+            raise CheckpointError(f"{self.origin}: has {MASK} in row {row}, where {beside} has {entries[row]!r}")
+        if row is not None and own not in (None, row):
+            raise CheckpointError(f"{self.origin}: has {MASK} in row {row}, {beside} as entry {own}")
         self.entries = tuple(entries)
 
     def matrix(self, name: str) -> Tensor:

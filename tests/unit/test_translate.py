@@ -101,14 +101,18 @@ def test_a_folder_of_several_systems(tmp_path):
         (tmp_path / name / "model.pt").touch()
     with pytest.raises(ValueError, match=r"--system at: .* is no folder of several systems"):
         translate.checkpoint(str(tmp_path), "at")
-    for systems, default in (({"sga": {}, "at": {}}, "at"), ({"sga": {}, "../x": {}}, "../x")):
+    for systems, default in (({"sga": {}, "at": {}}, "at"), ({"sga": {}, "..": {}, "../x": {}}, "../x")):
         (tmp_path / "translator.json").write_text(json.dumps({"systems": systems, "default": default}))
         assert translate.checkpoint(str(tmp_path), "sga") == tmp_path / "sga" / "model.pt"
         if default == "at":
             assert translate.checkpoint(str(tmp_path)) == tmp_path / "at" / "model.pt"
-    for asked in ("nat", None):  # None: the default leads out of the folder
-        with pytest.raises(ValueError, match=f"--system {asked or '../x'}: not in .*; valid: sga"):
+    (tmp_path.parent / "model.pt").touch()
+    for asked in ("nat", "..", None):  # None: the default leads out of the folder
+        with pytest.raises(ValueError, match=rf"--system {asked or '../x'}: not in .*; valid: sga$"):
             translate.checkpoint(str(tmp_path), asked)
+    (tmp_path / "translator.json").write_text('{"systems": 2}')
+    with pytest.raises(ValueError, match="--system sga: not in .*; valid: none"):
+        translate.checkpoint(str(tmp_path), "sga")
 
 
 def test_options_of_the_search_beside_a_checkpoint(tmp_path):
@@ -116,7 +120,7 @@ def test_options_of_the_search_beside_a_checkpoint(tmp_path):
     file = tmp_path / "search.json"
     file.write_text(json.dumps({"beam": 5, "max-len-a": 1.2, "truncate-source": True}))
     assert translate.search_options(tmp_path) == ["--beam", "5", "--max-len-a", "1.2", "--truncate-source"]
-    for other in ({"user-dir": "x"}, {"beam": "5"}, {"path": 1}):
+    for other in ({"user-dir": "x"}, {"beam": "5"}, {"path": 1}, {"lenpen": float("nan")}):
         file.write_text(json.dumps(other))
         with pytest.raises(ValueError, match=r"search\.json: .*; valid: numbers of beam, "):
             translate.search_options(tmp_path)

@@ -206,3 +206,9 @@ L25 = [f"l{number}" for number in range(25)]
 )
 def test_differences_are_explained(entries, rows, languages, message):
     assert re.search(message, explain(entries, rows, languages))
+
+
+def test_an_index_behind_the_rows_is_refused(tmp_path):
+    nlu_builders.write_json(tmp_path / "vocab.json", {"a": 0, "b": 10**15})
+    with pytest.raises(CheckpointError, match=r"vocab\.json: expected entries with their indices, below the 8 rows"):
+        tokenizer_entries(tmp_path, None, 8)

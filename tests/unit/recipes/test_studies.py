@@ -64,6 +64,14 @@ def write(folder, **changes):
         ({"metrics": {"en-de": "accuracy"}}, ["metrics", "de-en"]),
         ({"tests": {"test": "test"}}, ["arms.A + b.languages", "with tests"]),
         (
+            {
+                "tests": {"t": "test"},
+                "arms": {"one": {"system": "at", "languages": {"trained": ["en"]}, "outputs": {"t": {"title": "t"}}}},
+            },
+            ["tests: need metrics"],
+        ),
+        ({"set": "collections"}, ["set collections", "no reference"]),
+        (
             {"arms": {"two": {**TWO, "outputs": {"x": OWN}}}, "claims": []},
             ["arms.two.outputs", "run: valid", "metrics"],
         ),

@@ -137,9 +137,13 @@ def test_a_dictionary_beside_the_masked_lm_agrees_or_is_refused(tmp_path):
     state = pretrained()
     (tmp_path / "dict.txt").write_text("".join(f"{text} 1\n" for text in [*pieces, "<mask>", *TAGS]))
     assert_rows(translator("masked LM", state, tmp_path, **BEFORE_TAGS), state, list(range(ROWS)))
-    (tmp_path / "dict.txt").write_text("".join(f"{text} 1\n" for text in [*pieces, *TAGS, "<mask>"]))
-    with pytest.raises(ValueError, match="has <mask> in row 29, where dict.txt has '\\[en\\]'"):
-        translator("masked LM", state, tmp_path, mask=True, tags=TAGS)
+    for entries, words in (
+        ([*pieces, *TAGS, "<mask>"], r", where dict.txt has '\[en\]'"),
+        (["<mask>"], ", dict.txt as entry 4"),
+    ):
+        (tmp_path / "dict.txt").write_text("".join(f"{text} 1\n" for text in entries))
+        with pytest.raises(ValueError, match=f"has <mask> in row 29{words}"):
+            translator("masked LM", state, tmp_path, mask=True, tags=TAGS)
 
 
 def kept():
