@@ -168,24 +168,8 @@ def read_study(path: Path) -> Study:
         raise RecipeError(f"{path}: arms: every one must be tuned as hard, grids of one size; got {sizes}")
     if max(sizes.values()) > 1 and "tune" not in content["budget"]:
         raise RecipeError(f"{path}: budget: grids of several points need tune as well")
-    metrics = content.get("metrics")
-    if metrics is not None and set(metrics) != set(content["directions"]):
-        raise RecipeError(f"{path}: metrics: {metrics}: valid: one for each of {content['directions']}")
-    tests = content.get("tests", {})
-    for arm in arms:
-        if bool(tests) != bool(arm.languages):
-            raise RecipeError(f"{path}: arms.{arm.name}.languages: valid: with tests, and only with them")
-        unknown = {stem.partition(".")[0] for stem in arm.outputs} - set(tests)
-        if tests and unknown:
-            raise RecipeError(
-                f"{path}: arms.{arm.name}.outputs: {', '.join(sorted(unknown))}: valid: {', '.join(tests)}"
-            )
-        if arm.scoring and (tests or metrics is None):
-            raise RecipeError(f"{path}: arms.{arm.name}.outputs: run: valid in a study with metrics and without tests")
-    if tests and metrics is None:
-        raise RecipeError(f"{path}: tests: need metrics: the score of the languages in each of {content['directions']}")
-    if (tests or metrics is None) and "reference" not in set_:
-        raise RecipeError(f"{path}: set {content['set']}: has no reference; valid: one, where texts are scored")
+    metrics, tests = content.get("metrics"), content.get("tests", {})
+    _check_scoring(path, content, set_, arms)
     sides = {(arm.name, stem) for arm in arms for stem in arm.outputs}
     claims = [Claim(*((one[side][0], str(one[side][1])) for side in ("better", "worse"))) for one in content["claims"]]
     for side in (side for claim in claims for side in claim):
@@ -213,6 +197,27 @@ def read_study(path: Path) -> Study:
         tuple(claims),
         tuple(content.get("code", ())),
     )
+
+
+def _check_scoring(path: Path, content: Mapping[str, Any], set_: Mapping[str, Any], arms: Sequence[Arm]) -> None:
+    """Raise RecipeError where metrics, tests, languages, outputs and the reference do not belong together."""
+    metrics, tests = content.get("metrics"), content.get("tests", {})
+    if metrics is not None and set(metrics) != set(content["directions"]):
+        raise RecipeError(f"{path}: metrics: {metrics}: valid: one for each of {content['directions']}")
+    for arm in arms:
+        if bool(tests) != bool(arm.languages):
+            raise RecipeError(f"{path}: arms.{arm.name}.languages: valid: with tests, and only with them")
+        unknown = {stem.partition(".")[0] for stem in arm.outputs} - set(tests)
+        if tests and unknown:
+            raise RecipeError(
+                f"{path}: arms.{arm.name}.outputs: {', '.join(sorted(unknown))}: valid: {', '.join(tests)}"
+            )
+        if arm.scoring and (tests or metrics is None):
+            raise RecipeError(f"{path}: arms.{arm.name}.outputs: run: valid in a study with metrics and without tests")
+    if tests and metrics is None:
+        raise RecipeError(f"{path}: tests: need metrics: the score of the languages in each of {content['directions']}")
+    if (tests or metrics is None) and "reference" not in set_:
+        raise RecipeError(f"{path}: set {content['set']}: has no reference; valid: one, where texts are scored")
 
 
 def _merged(path: Path) -> Dict[str, Any]:
