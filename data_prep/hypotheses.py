@@ -10,19 +10,6 @@ from .io import InputError, PathLike, atomic_writers, check_same_counts, count_l
 _LINE = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
 
 
-def read_hypotheses(path: PathLike, option: str = "--input") -> List[str]:
-    """Sentences of a generate log in the order of the test set.
-
-    Args:
-        path: what ``fairseq-generate`` printed.
-        option: the option that named it, for messages.
-
-    Raises:
-        InputError: no hypothesis, one twice, or a number missing (a truncated log).
-    """
-    return read_shards([path], option)
-
-
 def read_shards(paths: Sequence[PathLike], option: str = "--input") -> List[str]:
     """Sentences of one test set whose parts were translated by several runs, in the order of the set.
 
