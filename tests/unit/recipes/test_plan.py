@@ -1,6 +1,7 @@
 """A budget is divided by measured speed, and is never exceeded."""
 
 import json
+import re
 
 import pytest
 
@@ -30,10 +31,11 @@ def test_slow_validations_are_fewer():
 
 
 def test_a_budget_that_is_too_small_names_one_that_is_enough():
-    with pytest.raises(
-        ValueError, match=r"HOURS 0\.1: sga would have \d+ updates at 1\.00 per second; valid: about 0\.\d hours"
-    ):
+    words = r"HOURS 0\.1: masked_lm would have 0 updates at 4\.00 per second; valid: about (0\.\d) hours"
+    with pytest.raises(ValueError, match=words) as error:
         make_plan(0.1, 60.0, RATES, VALIDATIONS, "masked_lm", 1)
+    needed = float(re.search(words, str(error.value))[1])
+    assert min(one["updates"] for one in make_plan(needed, 60.0, RATES, VALIDATIONS, "masked_lm", 1).values()) >= 100
 
 
 def test_speed_and_time_are_read_from_what_the_commands_leave(tmp_path):
