@@ -39,9 +39,7 @@ def read_encoder(
     given = vocabulary.checked(languages, "languages that were given") if languages else ()
     _name_rows(found, found.matrix(WORDS).size(0), given)
     if not found.entries and found.padding_idx != PADDING_IDX:
-        raise CheckpointError(
-            f"{found.origin}: nothing beside it tells its vocabulary; expected {found.source.expected}"
-        )
+        raise CheckpointError(f"{found.origin}: no vocabulary lies beside it; expected {found.source.expected}")
     find_sizes(found, heads, label)
     layout = found.layout = EncoderLayout(**found.sizes)
     check_shapes(found.tensors, expected_shapes(layout), found.origin, found.source.expected)
@@ -192,24 +190,24 @@ def _stored_entries(folder: Path, rows: int, listed: Sequence[str]) -> Tuple[Opt
 def _by_index(indices: Mapping[str, Any], file: Path, rows: int) -> List[str]:
     """Entry -> index, as a list; indices that nothing has become ``madeupword…``. CheckpointError: one is none of the rows."""
     if not indices or not all(isinstance(index, int) and 0 <= index < rows for index in indices.values()):
-        raise CheckpointError(
-            f"tokenizer {file}: expected entries with their indices, below the {rows:,} rows of the embedding"
-        )
+        raise CheckpointError(f"tokenizer {file}: expected indices below the {rows:,} rows of the embedding")
     entries = {index: entry for entry, index in indices.items()}
     return [entries.get(index, f"madeupword_{index}") for index in range(max(entries) + 1)]
 
 
 def _fast_tokenizer(file: Path, rows: int) -> Tuple[List[str], Set[str]]:
     content = vocabulary.read_json(file, "a tokenizer")
-    model = content.get("model")
-    pieces = model.get("vocab") if isinstance(model, dict) else None
-    if isinstance(pieces, list):
-        pieces = {piece[0]: index for index, piece in enumerate(pieces)}
-    if not isinstance(model, dict) or not isinstance(pieces, dict):
-        raise CheckpointError(f"tokenizer {file}: has no vocabulary; expected model.vocab, a list or an object")
-    added = {str(token["content"]): token["id"] for token in content.get("added_tokens", ())}
-    names = _WORDPIECE_NAMES if model.get("type") == "WordPiece" else {}
-    return [names.get(entry, entry) for entry in _by_index({**pieces, **added}, file, rows)], set(added)
+    try:
+        pieces, kind = content["model"]["vocab"], content["model"].get("type")
+        if isinstance(pieces, list):
+            pieces = {piece[0]: index for index, piece in enumerate(pieces)}
+        added = {str(token["content"]): token["id"] for token in content.get("added_tokens", ())}
+        entries = _by_index({**pieces, **added}, file, rows)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"tokenizer {file}: expected model.vocab, and added_tokens with content and id"
+        ) from error
+    return [_WORDPIECE_NAMES.get(entry, entry) if kind == "WordPiece" else entry for entry in entries], set(added)
 
 
 def sentencepiece_in(folder: Path) -> Optional[Path]:
@@ -233,7 +231,7 @@ def _listed_tokens(folder: Path) -> List[str]:
         for key in ("additional_special_tokens", "extra_special_tokens"):
             tokens = content.get(key)
             if isinstance(tokens, list) and tokens:
-                return [str(token["content"]) if isinstance(token, dict) else str(token) for token in tokens]
+                return [str(token.get("content")) if isinstance(token, dict) else str(token) for token in tokens]
     return []
 
 

@@ -208,7 +208,19 @@ def test_differences_are_explained(entries, rows, languages, message):
     assert re.search(message, explain(entries, rows, languages))
 
 
-def test_an_index_behind_the_rows_is_refused(tmp_path):
-    nlu_builders.write_json(tmp_path / "vocab.json", {"a": 0, "b": 10**15})
-    with pytest.raises(CheckpointError, match=r"vocab\.json: expected entries with their indices, below the 8 rows"):
+UNIGRAM = {"type": "Unigram", "vocab": [["a", 0.0]]}
+DAMAGED = [  # the file, its content, what the error says of it
+    ("vocab.json", {"a": 0, "b": 10**15}, "indices below the 8 rows"),
+    ("tokenizer.json", {"model": UNIGRAM, "added_tokens": [{"content": "b", "id": 10**15}]}, "indices below the 8 rows"),
+    ("tokenizer.json", {"model": UNIGRAM, "added_tokens": None}, "added_tokens with content and id"),
+    ("tokenizer.json", {"model": UNIGRAM, "added_tokens": [{"content": "b"}]}, "added_tokens with content and id"),
+    ("tokenizer.json", {"model": {"vocab": [0]}}, "model.vocab"),
+    ("tokenizer.json", {"model": None}, "model.vocab"),
+]
+
+
+@pytest.mark.parametrize(("file", "content", "message"), DAMAGED)
+def test_a_damaged_tokenizer_is_refused(file, content, message, tmp_path):
+    nlu_builders.write_json(tmp_path / file, content)
+    with pytest.raises(CheckpointError, match=rf"{file}: expected .*{message}"):
         tokenizer_entries(tmp_path, None, 8)
