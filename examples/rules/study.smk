@@ -273,7 +273,7 @@ rule output:
         log="runs/{key}/generate-{stem}",
         # Only the lines with the numbers are kept: the others hold dates and the paths of a machine.
         keep=lambda wildcards, output: (
-            f"sed -n -E 's/^.* (\\| (test|valid)[-.0-9A-Za-z_]* \\| \\{{.*\\}})$/\\1/p' runs/{wildcards.key}/generate-{wildcards.stem}.log >{output[0]}"
+            f"sed -n -E 's/^.*(\\| (test|valid)[-.0-9A-Za-z_]* \\| \\{{.*\\}})$/\\1/p' runs/{wildcards.key}/generate-{wildcards.stem}.log >{output[0]}"
             if study.metrics
             else f"python -m data_prep.hypotheses --input runs/{wildcards.key}/generate-{wildcards.stem}.log --output {output[0]}"
         ),

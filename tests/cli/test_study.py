@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 SNAKEMAKE = ROOT / ".venv-recipes" / "bin" / "snakemake"
 pytestmark = pytest.mark.skipif(not SNAKEMAKE.exists(), reason="make recipes: Snakemake is not in .venv-recipes")
 
-# Stands for fairseq-train and fairseq-generate. A training has the validation BLEU of its --lr; it waits or fails when told to.
+# Stands for the stock commands. A training has the validation BLEU of its --lr; it waits or fails when told to.
 STAND_IN = r"""#!/usr/bin/env python3
 import os, pathlib, shutil, sys, time
 args = sys.argv[1:]
@@ -35,6 +35,8 @@ if "fairseq-train" in sys.argv[0]:
         sys.exit("no space left")
     print("num. shared model params: 9 (num. trained: 5)")
     print('x | INFO | valid | {"epoch": 1, "valid_loss": "2", "valid_bleu": "%s", "valid_num_updates": "3"}' % value("--lr"))
+elif "fairseq-validate" in sys.argv[0]:
+    print('2026-01-01 00:00:00 | INFO | test.de | {"test.de_loss": "1.5", "test.de_accuracy": "62.5"}')
 else:
     for number in range(4):
         print(f"D-{number}\t0.0\ta b c d {'e' if 'one' in value('--path') else 'x'}")
@@ -75,7 +77,8 @@ def write_study(folder, **changes):
 def world(tmp_path):
     for name in ("programs", "studies", "sets", "data"):
         (tmp_path / name).mkdir()
-    for name, text in (("fairseq-train", STAND_IN), ("fairseq-generate", STAND_IN), ("python", PYTHON)):
+    stand_ins = {f"fairseq-{name}": STAND_IN for name in ("train", "generate", "validate")}
+    for name, text in {**stand_ins, "python": PYTHON}.items():
         (tmp_path / "programs" / name).write_text(text)
         (tmp_path / "programs" / name).chmod(0o755)
     step = {"makes": "bin/done", "run": "cp $data/test.de bin/done"}
@@ -157,3 +160,21 @@ def test_a_study_is_tuned_run_and_shown_and_goes_on_after_a_kill(world):
     assert refused.returncode != 0 and "was begun with study probe, code" in said and len(calls("fairseq")) == before, (
         said
     )
+
+
+@pytest.mark.slow
+def test_numbers_of_fairseq_validate_and_of_commands_of_its_own_reach_the_page(world):
+    folder, start, _ = world
+    own = """echo '| test.fr | {"test.fr_f1": 37.5}'"""
+    outputs = {"test": {"title": "stock"}, "own": {"title": "its own", "metric": "f1", "run": own}}
+    write_study(
+        folder,
+        metrics={"en-de": "accuracy"},
+        budget={"final": {"updates": 5}},
+        assets={"model": {"given": "$data/test.de"}},
+        arms={"one": {"system": "understanding", "start": "model", "outputs": outputs}},
+        claims=[],
+    )
+    run = start()
+    said, _ = run.communicate(timeout=300)
+    assert run.returncode == 0 and "| one | stock | 62.5 |" in said and "| one | its own | 37.5 |" in said, said
