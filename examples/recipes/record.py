@@ -14,7 +14,7 @@ TRAINED = re.compile(r"num\. (shared|expert) model params: [\d,]+ \(num\. traine
 EARLIER = "stage*"
 """Folders of the stages of a run before its last one, in its own."""
 
-VALIDATION = ("num_updates", "loss", "bleu", "accuracy", "f1")
+VALIDATION = ("num_updates", "loss", "bleu", "accuracy", "f1", "ndcg")
 
 
 def mean_passes(run: Path) -> Dict[str, float]:

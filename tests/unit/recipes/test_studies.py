@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import fairseq_plugins  # noqa: F401  (registers the tasks and architectures)
+from examples.recipes.record import validation_point
 from examples.recipes.runs import Runs
 from examples.recipes.scores import Scores
 from examples.recipes.studies import STUDIES, read_set, read_study
@@ -223,6 +224,12 @@ def test_what_counts_as_other_code(tmp_path):
         {"score": "chrf"},
     ):
         assert read_study(write(tmp_path, **change)).settings() != before, change
+
+
+@pytest.mark.parametrize("name", names(STUDIES))
+def test_what_the_shipped_studies_report_is_kept_of_a_validation(name):
+    for metric in (read_study(STUDIES / f"{name}.yaml").metrics or {}).values():
+        assert validation_point({"valid.en_loss": "2", f"valid.en_{metric}": "30.5"}) == {"loss": 2.0, metric: 30.5}
 
 
 @pytest.mark.parametrize("name", names(STUDIES))
