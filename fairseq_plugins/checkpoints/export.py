@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..own_commands import run
 from . import reading
-from .inspection import CheckpointError, check_options
+from .inspection import DEEPEST_CONTENT, CheckpointError, check_options
 from .loading import listing
 from .veco import write_veco
 from .vocabulary import read_json
@@ -158,7 +158,7 @@ def import_checkpoint(folder: reading.PathLike, checkpoint: reading.PathLike) ->
     try:
         named = {name: config[name] for name in ("training", "task_state", "cfg", "args") if name in config}
         kept = from_json(named, config["types"])
-    except (TypeError, ValueError, RecursionError) as error:  # a type that does not fit its value
+    except (TypeError, ValueError) as error:  # a type that does not fit its value
         raise CheckpointError(f"{source / CONFIG}: {error}") from error
     check_options(kept, str(source / CONFIG))
     model = _restored(source, config)
@@ -246,7 +246,9 @@ def to_json(value: Any, types: Types, where: str = "") -> Any:
 
 
 def from_json(value: Any, types: Mapping[str, str], where: str = "") -> Any:
-    """The value that :func:`to_json` was given; CheckpointError for an unknown type."""
+    """The value that :func:`to_json` was given; CheckpointError for an unknown type, or one that is nested too deep."""
+    if where.count("/") > DEEPEST_CONTENT:  # a key's own / is escaped
+        raise CheckpointError(f"{where[:40]}...: nested deeper than {DEEPEST_CONTENT}")
     if isinstance(value, dict):
         value = {key: from_json(item, types, f"{where}/{_escaped(key)}") for key, item in value.items()}
     elif isinstance(value, list):

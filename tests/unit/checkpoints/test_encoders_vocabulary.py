@@ -211,7 +211,11 @@ def test_differences_are_explained(entries, rows, languages, message):
 UNIGRAM = {"type": "Unigram", "vocab": [["a", 0.0]]}
 DAMAGED = [  # the file, its content, what the error says of it
     ("vocab.json", {"a": 0, "b": 10**15}, "indices below the 8 rows"),
-    ("tokenizer.json", {"model": UNIGRAM, "added_tokens": [{"content": "b", "id": 10**15}]}, "indices below the 8 rows"),
+    (
+        "tokenizer.json",
+        {"model": UNIGRAM, "added_tokens": [{"content": "b", "id": 10**15}]},
+        "indices below the 8 rows",
+    ),
     ("tokenizer.json", {"model": UNIGRAM, "added_tokens": None}, "added_tokens with content and id"),
     ("tokenizer.json", {"model": UNIGRAM, "added_tokens": [{"content": "b"}]}, "added_tokens with content and id"),
     ("tokenizer.json", {"model": {"vocab": [0]}}, "model.vocab"),
