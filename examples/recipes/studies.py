@@ -214,6 +214,8 @@ def _check_scoring(path: Path, content: Mapping[str, Any], set_: Mapping[str, An
             )
         if arm.scoring and (tests or metrics is None):
             raise RecipeError(f"{path}: arms.{arm.name}.outputs: run: valid in a study with metrics and without tests")
+    if metrics is not None and not tests and "score" in content:
+        raise RecipeError(f"{path}: score: valid where texts are scored, not beside metrics")
     if tests and metrics is None:
         raise RecipeError(f"{path}: tests: need metrics: the score of the languages in each of {content['directions']}")
     if (tests or metrics is None) and "reference" not in set_:

@@ -47,6 +47,9 @@ def write(folder, **changes):
     return path
 
 
+METRICS = {"de-en": "accuracy", "en-de": "accuracy"}
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -63,6 +66,7 @@ def write(folder, **changes):
         ({"arms": {"two": {**TWO, "needs": ["text"]}}, "claims": []}, ["arms.two.needs: text", "valid: model"]),
         ({"claims": [{"better": ["two", 1], "worse": ["two", 0]}]}, ["claims: ['two', '1']", "['two', '0']"]),
         ({"metrics": {"en-de": "accuracy"}}, ["metrics", "de-en"]),
+        ({"score": "bleu", "metrics": METRICS}, ["score", "not beside metrics"]),
         ({"tests": {"test": "test"}}, ["arms.A + b.languages", "with tests"]),
         (
             {
