@@ -97,7 +97,7 @@ docs: $(STAMPS)/docs  ## the documentation site, docs/_build/html: any warning a
 	$(PY) -m sphinx --builder html --nitpicky --fail-on-warning --keep-going --jobs auto docs docs/_build/html
 	$(PY) docs/check_links.py docs/_build/html
 
-bench: $(STAMPS)/plots  ## speed and memory against peers: ratios in one run, tables and JSON in benchmarks/ (55 minutes; a quiet machine)
+bench: $(STAMPS)/peers  ## speed and memory against peers: ratios in one run, tables and JSON in benchmarks/ (55 minutes; a quiet machine)
 	$(PY) -m benchmarks.vocab_losses $(BENCH_ARGS)
 	$(PY) -m benchmarks.sga_training_step $(BENCH_ARGS)
 	$(PY) -m benchmarks.decoding $(BENCH_ARGS)
@@ -192,8 +192,8 @@ $(RECIPES)/.stamp: examples/recipes/requirements.txt
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(RECIPES)/bin/python -m pip install -r $< $(NEWS)
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/mutants $(STAMPS)/docs: $(STAMPS)/package
+$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/peers $(STAMPS)/mutants $(STAMPS)/docs: $(STAMPS)/package
 	@$(SAY) "what 'make $(@F)' needs"
-	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]' $(NEWS)
+	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]' -e './runtime[serve]' $(NEWS)
 	@$(DROP_TORCHAUDIO)
 	@touch $@

@@ -32,7 +32,11 @@ GENSIM = "gensim>=4.3"
 SCIPY = "scipy>=1.7"  # tables of studies; fairseq's scikit-learn brings it
 SKLEARN = "scikit-learn>=1.0"  # fairseq 0.12.3 brings it
 
+ONNX = ["onnx>=1.16", "onnxscript>=0.5", "onnxruntime>=1.17"]
+CLIENTS = ["httpx>=0.27", "libretranslatepy>=2.1", "deep-translator>=1.11"]  # what the service is tested with
+
 TEST = ["pytest>=7.0", "pytest-xdist>=3.2", "jsonschema>=4.18", MATPLOTLIB, TRANSFORMERS, GENSIM, SCIPY, SKLEARN]
+TEST += [*ONNX, *CLIENTS]
 
 EXTRAS = {
     # transformers: only to compare logits with it; matplotlib: plots; gensim: word vectors, for which Python 3.14 has none yet
@@ -43,7 +47,9 @@ EXTRAS = {
     "docs": ["sphinx>=7.3", "myst-parser>=3.0", "furo>=2024.5", "sphinx-autoapi>=3.1"],
     "huggingface": [TRANSFORMERS],
     "lexicon": [GENSIM],
+    "onnx": ONNX,
     "plots": [MATPLOTLIB, SCIPY],
+    "peers": [MATPLOTLIB, SCIPY, *ONNX, "ctranslate2>=4.5"],  # what benchmarks compare with
     "probe": [SKLEARN],
     "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: give it an environment of its own
 }

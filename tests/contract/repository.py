@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "fairseq_plugins"
-CODE_FOLDERS = (PACKAGE, "data_prep", "examples", "benchmarks", "tests")
+CODE_FOLDERS = (PACKAGE, "runtime", "data_prep", "examples", "benchmarks", "tests")
 IGNORED = re.compile(r"/(\.git|__pycache__|runs|build|dist|\.venv[^/]*|[^/]*_cache)/")
 
 Source = namedtuple("Source", "name text tree")
