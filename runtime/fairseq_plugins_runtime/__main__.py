@@ -1,0 +1,149 @@
+"""``python -m fairseq_plugins_runtime translate MODEL`` and ``serve MODEL``."""
+
+import argparse
+import contextlib
+import errno
+import importlib
+import io
+import logging
+import os
+import secrets
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+from typing import IO, Iterator, Optional, Sequence
+
+from .model_json import ModelError
+from .translator import BATCH_TOKENS, Translator, load
+
+logger = logging.getLogger(__name__)
+
+PROGRAM = "python -m fairseq_plugins_runtime"
+BUFFER_LINES = 1000
+REPORT_SECONDS = 5.0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The options of ``translate``."""
+    parser = argparse.ArgumentParser(
+        prog=f"{PROGRAM} translate",
+        description="Translate text, one sentence per line: a line in, a line out, an empty one for an empty one.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("model", metavar="MODEL", help="a folder that `export --format onnx` wrote")
+    parser.add_argument("--input", metavar="FILE", default="-", help="UTF-8 text; default: standard input")
+    parser.add_argument("--output", metavar="FILE", help="written when all is translated; default: standard output")
+    parser.add_argument("--source-lang", "-s", metavar="LANG", help="for a model of several pairs")
+    parser.add_argument("--target-lang", "-t", metavar="LANG", help="for a model of several pairs")
+    parser.add_argument("--threads", type=_positive, metavar="N", help="of each pass; default: one per core")
+    parser.add_argument(
+        "--batch-tokens",
+        type=_positive,
+        metavar="N",
+        default=BATCH_TOKENS,
+        help="of a batch's sources; default: %(default)s",
+    )
+    parser.add_argument(
+        "--buffer-size",
+        type=_positive,
+        metavar="N",
+        help=f"lines read at a time; default: {BUFFER_LINES}, of a terminal 1",
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}; valid: an integer, at least 1")
+    return int(text)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run a command; exit status 0, or 2 with a message."""
+    line = list(sys.argv[1:] if argv is None else argv)
+    logging.basicConfig(format="%(asctime)s | %(levelname)s | %(name)s | %(message)s", level=logging.INFO)
+    if line[:1] == ["serve"]:
+        return int(importlib.import_module(f"{__package__}.serve").main(line[1:]))
+    if line[:1] == ["translate"]:
+        return translate(line[1:])
+    sys.stderr.write(f"usage: {PROGRAM} translate|serve MODEL [options]; translate --help, serve --help\n")
+    return 0 if line[:1] in (["-h"], ["--help"]) else 2
+
+
+def translate(argv: Sequence[str]) -> int:
+    """The command ``translate``."""
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    try:
+        if args.input != "-" and not os.path.isfile(args.input):
+            raise ValueError(f"--input {args.input}: no such file")
+        with _output(args.output) as output:
+            work(load(args.model, args.threads), args, output)
+    except BrokenPipeError:  # as of "| head"
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, OSError) as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    return 0
+
+
+def work(model: Translator, args: argparse.Namespace, output: IO[str]) -> None:
+    """Translate buffer by buffer."""
+    lines, done, start = read_lines(args.input), 0, time.monotonic()
+    size, reported = args.buffer_size or (1 if args.input == "-" and sys.stdin.isatty() else BUFFER_LINES), start
+    while True:
+        buffer = list(islice(lines, size))
+        if not buffer:
+            break
+        found = model.translate(buffer, args.source_lang, args.target_lang, args.batch_tokens, done + 1)
+        output.writelines(f"{text}\n" for text in found)
+        output.flush()
+        done += len(buffer)
+        now = time.monotonic()
+        if now - reported >= REPORT_SECONDS:
+            logger.info("%s lines, %.1f lines/s", f"{done:,}", done / (now - start))
+            reported = now
+    logger.info("done: %s lines in %.0f s", f"{done:,}", time.monotonic() - start)
+
+
+def read_lines(path: str) -> Iterator[str]:
+    """The lines of a UTF-8 text; ``-`` is standard input. Raises ModelError: one that is not UTF-8, by its number from 1."""
+    with open(path, "rb") if path != "-" else contextlib.nullcontext(sys.stdin.buffer) as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise ModelError(
+                    f"--input {path}: line {number} is not UTF-8; valid: one UTF-8 sentence per line"
+                ) from None
+
+
+@contextlib.contextmanager
+def _output(path: Optional[str]) -> Iterator[IO[str]]:
+    """Standard output, or a file that takes its name when all is written; what was there stays where something fails."""
+    if path is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")
+        yield sys.stdout
+        return
+    target = Path(path)
+    if not target.parent.is_dir() or (target.exists() and not target.is_file()):
+        raise ValueError(f"--output {target}: expected a file name in an existing folder")
+    place = Path(os.path.realpath(target))
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, place)
+    except BaseException as error:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(target)) from error
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Text to ids and ids to text, as fairseq does it with a dictionary and a sentencepiece model."""
+
+from pathlib import Path
+from typing import Iterable, List, Optional, Sequence
+
+import sentencepiece
+
+from .model_json import ModelError
+
+SPACE = "\u2581"
+"""What sentencepiece writes for a space."""
+
+
+def read_vocabulary(path: Path) -> List[str]:
+    """One symbol a line; the number of the line, from 0, is its id. Raises ModelError: not UTF-8, or nothing."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ModelError(f"{path}: line {line} is not UTF-8") from None
+    if not text:
+        raise ModelError(f"{path}: empty; valid: one symbol a line")
+    return text[:-1].split("\n") if text.endswith("\n") else text.split("\n")
+
+
+class Text:
+    """Vocabularies and pieces.
+
+    Args:
+        source, target: symbols by id.
+        pieces: a sentencepiece model; None: words between spaces are taken as they stand.
+        unknown: id in ``source`` of what it does not hold.
+        ignored: ids of ``target`` that are no text.
+    """
+
+    def __init__(
+        self, source: Sequence[str], target: Sequence[str], pieces: Optional[Path], unknown: int, ignored: Iterable[int]
+    ) -> None:
+        self.source, self.target = source, target
+        self.unknown, self.ignored = unknown, frozenset(ignored)
+        self._ids = {symbol: number for number, symbol in enumerate(source)}
+        self._pieces = None if pieces is None else _read_pieces(pieces)
+
+    def ids(self, line: str) -> List[int]:
+        """The ids of a line of text, nothing around them; none of an empty one. ModelError: no Unicode text."""
+        line = line.strip()
+        if self._pieces is not None:
+            try:
+                # Joined and split as a line of pieces is: a piece may hold a space of another kind.
+                line = " ".join(self._pieces.Encode(line, out_type=str))
+            except UnicodeEncodeError:
+                raise ModelError("the text has half of a surrogate pair; valid: Unicode text") from None
+        return [self._ids.get(symbol, self.unknown) for symbol in line.split()]
+
+    def text(self, ids: Iterable[int]) -> str:
+        """The text of ids of ``target``."""
+        words = " ".join(self.symbol(number) for number in ids if number not in self.ignored)
+        return words if self._pieces is None else words.replace(" ", "").replace(SPACE, " ").strip()
+
+    def symbol(self, number: int) -> str:
+        """The symbol of an id of ``target``. Raises ModelError: there is none."""
+        if not 0 <= number < len(self.target):
+            raise ModelError(
+                f"the graphs give id {number}, the vocabulary has {len(self.target)} symbols; valid: the vocabulary that "
+                "the model was exported with"
+            )
+        return self.target[number]
+
+
+def _read_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.Load(str(path))
+    except (OSError, RuntimeError) as error:
+        raise ModelError(f"{path}: no sentencepiece model: {error}") from None
+    return processor
