@@ -1,7 +1,8 @@
 """``python -m fairseq_plugins``, or ``python path/to/fairseq_plugins``: the ``--user-dir`` path and the versions.
 
 ``python -m fairseq_plugins options`` prints the reference of all options that the package adds;
-``python -m fairseq_plugins translate MODEL`` translates text (``translate.py``).
+``python -m fairseq_plugins translate MODEL`` translates text (``translate.py``); ``python -m fairseq_plugins export MODEL FOLDER``
+writes a model for other programs (``export/``).
 """
 
 import argparse
@@ -14,7 +15,9 @@ from types import ModuleType
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 FOLDER = Path(__file__).resolve().parent
-TRANSLATE = "translate"
+TRANSLATE, EXPORT = "translate", "export"
+COMMANDS = {TRANSLATE: "translate", EXPORT: "export.command"}
+"""What takes a command line of its own, and the module below the package that reads it."""
 DISTRIBUTIONS = ("torch", "numpy", "sentencepiece", "sacrebleu", "fastBPE", "safetensors")
 """Whose versions are printed beside fairseq's, which two distributions bring."""
 
@@ -196,18 +199,18 @@ def patches(package: str) -> str:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
-    """Print the report, or only the path, or a reference; or translate."""
+    """Print the report, or only the path, or a reference; or translate, or export."""
     line = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="python -m fairseq_plugins", description="Path, versions, registered names.")
     parser.add_argument(
         "what",
         nargs="?",
-        choices=["options", "patches", TRANSLATE],
+        choices=["options", "patches", *COMMANDS],
         help="options: print the reference of all options (Markdown); patches: what is patched in fairseq (Markdown); "
-        f"{TRANSLATE} MODEL: text to text, see {TRANSLATE} --help",
+        f"{TRANSLATE} MODEL: text to text; {EXPORT} MODEL FOLDER: for other programs; both have --help",
     )
     parser.add_argument("--path", action="store_true", help="print only what to give as --user-dir")
-    args = parser.parse_args([TRANSLATE] if line[:1] == [TRANSLATE] else line)
+    args = parser.parse_args(line[:1] if line and line[0] in COMMANDS else line)
     if args.path:
         sys.stdout.write(f"{FOLDER}\n")
         return
@@ -215,8 +218,8 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         package = load_package()
     except ImportError as error:
         sys.exit(f"fairseq_plugins cannot be imported: {error}. Install what setup.py lists, or run `make install`.")
-    if args.what == TRANSLATE:
-        sys.exit(importlib.import_module(f"{package.__name__}.translate").main(line[1:]))
+    if args.what in COMMANDS:
+        sys.exit(importlib.import_module(f"{package.__name__}.{COMMANDS[args.what]}").main(line[1:]))
     printed = {"options": reference, "patches": patches}.get(args.what)
     sys.stdout.write(report(package) if printed is None else printed(package.__name__))
 

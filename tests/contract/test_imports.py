@@ -19,6 +19,7 @@ ARROWS = {
     "models": frozenset({"modules", "ops", "checkpoints"}),
     "analysis": frozenset({"models", "modules", "ops", "data", "checkpoints", "scoring"}),
     "tasks": frozenset({"data", "generators", "models", "modules", "ops", "checkpoints", "compat"}),
+    "export": frozenset({"models", "modules", "ops", "data", "checkpoints", "generators", "tasks", "compat"}),
 }
 # Files beside the components: what starts commands may import all of them.
 TOP = {"__init__.py": frozenset(ARROWS), "__main__.py": frozenset(ARROWS), "translate.py": frozenset(ARROWS)}

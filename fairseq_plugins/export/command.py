@@ -1,0 +1,115 @@
+"""``python -m fairseq_plugins export MODEL FOLDER``: a trained model in a format that other programs read.
+
+``onnx`` is for the runtime (``python -m fairseq_plugins_runtime``), ``safetensors`` is a checkpoint for other programs.
+"""
+
+import argparse
+import importlib.util
+import logging
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, List, Optional, Sequence, Tuple
+
+from .. import translate
+from ..checkpoints import export as portable
+from ..own_commands import run
+from . import folder as folders
+from . import slots
+
+logger = logging.getLogger(__name__)
+
+PROGRAM = "python -m fairseq_plugins export"
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+FORMATS = ("onnx", "safetensors")
+TRANSLATING: Tuple[ModuleType, ...] = (slots,)
+"""Files with ``MODELS``, classes whose models they export, and ``content(translator, pairs)``."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The options of the command; those of a search are read by fairseq."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Write a trained model in a format that other programs read.",
+        epilog="onnx also takes the options of a search, as python -m fairseq_plugins translate does, and --model-overrides: "
+        "the runtime then searches with them.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "model", metavar="MODEL", help="a checkpoint, the folder of a run, or what `make translator` made"
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="made when missing; nothing in it is replaced")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="onnx",
+        help="onnx: graphs for fairseq_plugins_runtime; safetensors: see fairseq_plugins.checkpoints.export; default: onnx",
+    )
+    parser.add_argument(
+        "--int8", action="store_true", help="onnx: weights of 8 bits; a quarter of the size, and faster"
+    )
+    parser.add_argument("--half", action="store_true", help="safetensors: store float16")
+    parser.add_argument(
+        "--system", metavar="NAME", help="of a folder of several systems; default: the better on validation"
+    )
+    parser.add_argument("--data", metavar="DIR", help="where dict.LANG.txt and the pieces are, as for translate")
+    parser.add_argument("--source-lang", "-s", metavar="LANG", help="of a model of several pairs; default: all pairs")
+    parser.add_argument("--target-lang", "-t", metavar="LANG", help="of a model of several pairs; default: all pairs")
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command; exit status 0, or 2 with a message."""
+    parser = build_parser()
+    args, rest = parser.parse_known_args(argv)
+    return run(parser, lambda: work(args, rest))
+
+
+def work(args: argparse.Namespace, rest: Sequence[str]) -> None:
+    """Export a model. Raises ValueError: something that cannot be exported, or options that have no meaning for the format."""
+    folder = Path(args.folder)
+    if args.format == "safetensors":
+        given = [f"--{name}" for name in ("int8", "source_lang", "target_lang") if getattr(args, name)] + list(rest)
+        if given:
+            raise ValueError(f"{given[0]}: has no meaning with --format safetensors; leave it out")
+        portable._check_folder(folder)
+        portable.export_checkpoint(translate.checkpoint(args.model, args.system), folder, args.data, half=args.half)
+        return
+    if args.half:
+        raise ValueError("--half: has no meaning with --format onnx; leave it out")
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(
+            f"--format onnx needs {', '.join(missing)}, which is not installed: pip install 'fairseq_plugins[onnx]'"
+        )
+    folders.check_folder(folder)
+    folders.write(folder, content(args, rest), args.int8)
+
+
+def content(args: argparse.Namespace, rest: Sequence[str]) -> folders.Content:
+    """What MODEL is, by its class. Raises ValueError for a class that cannot be exported."""
+    path = translate.checkpoint(args.model, args.system)
+    translator, pairs = load(path, args, rest)
+    for module in TRANSLATING:
+        if isinstance(translator.model, module.MODELS):
+            return module.content(translator, pairs)
+    known = sorted(one.__name__ for module in TRANSLATING for one in module.MODELS)
+    raise ValueError(
+        f"MODEL {path}: is a {type(translator.model).__name__}, which cannot be exported; valid: {', '.join(known)}"
+    )
+
+
+def load(
+    path: Path, args: argparse.Namespace, rest: Sequence[str]
+) -> Tuple[translate.Translator, List[Tuple[str, str]]]:
+    """Read a translating checkpoint, and the pairs it is exported for: those given, or all that it was trained on."""
+    options = translate.build_parser().parse_args([])
+    vars(options).update(data=args.data, source_lang=args.source_lang, target_lang=args.target_lang)
+    translator = translate.load(path, options, ["--cpu", *rest])
+    task: Any = translator.task
+    stored = getattr(task, "cfg", None) or task.args
+    return translator, [(stored.source_lang, stored.target_lang)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

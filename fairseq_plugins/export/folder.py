@@ -1,0 +1,123 @@
+"""The folder of an exported model: graphs, vocabulary, pieces, and ``model.json``, which describes them."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import logging
+import os
+import secrets
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterator, Union
+
+from torch import nn
+
+from ..checkpoints import fingerprint
+from ..checkpoints.reading import stamp
+from .graphs import Graph, write_graphs
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+DESCRIPTION = "model.json"
+
+
+@dataclass
+class Content:
+    """What a folder holds.
+
+    Args:
+        kind: of the decoding loop: ``slots``, ``encoder_decoder`` or ``encoder``.
+        architecture: name of the model, for people.
+        model: whose parameters are exported; the fingerprint is theirs.
+        graphs: by name; the files are ``NAME.onnx``.
+        files: name -> text or a path to copy: vocabulary, pieces.
+        description: the other entries of ``model.json``.
+    """
+
+    kind: str
+    architecture: str
+    model: nn.Module
+    graphs: Dict[str, Graph]
+    files: Dict[str, Union[str, Path]] = field(default_factory=dict)
+    description: Dict[str, Any] = field(default_factory=dict)
+
+
+def write(folder: Path, content: Content, int8: bool = False) -> Dict[str, Any]:
+    """Write a model's folder, all at once: nothing is left when it fails, and a folder that is not empty stays as it is.
+
+    Returns ``model.json``. Raises ValueError: the folder is a file, or has something in it; OSError: it cannot be written.
+    """
+    check_folder(folder)
+    stamped = fingerprint(dict(content.model.named_parameters()))
+    with _new_folder(folder) as place:
+        quantised = write_graphs(content.graphs, place, stamped, int8)
+        for name, source in content.files.items():
+            if isinstance(source, Path):
+                shutil.copyfile(source, place / name)
+            else:
+                (place / name).write_text(source, encoding="utf-8", newline="\n")
+        described = {
+            "format": FORMAT,
+            "written_by": _versions(),
+            "kind": content.kind,
+            "architecture": content.architecture,
+            "fingerprint": stamped,
+            "precision": "int8" if int8 else "float32",
+            "quantised": quantised,
+            "graphs": {name: f"{name}.onnx" for name in content.graphs},
+            "files": {file.name: _sha256(file) for file in sorted(place.iterdir())},
+            **content.description,
+        }
+        (place / DESCRIPTION).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    logger.info("wrote %s: %s, %s, %.1f MB", folder, content.kind, described["precision"], size / 1e6)
+    return described
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ValueError where a folder to write has something in it, or is a file."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"FOLDER {folder}: is a file; valid: a new or empty folder")
+    found = sorted(file.name for file in folder.iterdir()) if folder.exists() else []
+    if found:
+        what = "a model" if DESCRIPTION in found else found[0]
+        raise ValueError(f"FOLDER {folder}: has {what} already, and nothing is replaced; valid: a new or empty folder")
+
+
+@contextlib.contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """A folder beside ``folder`` that takes its place at the end, and is removed when the block raises."""
+    target = Path(os.path.realpath(folder))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    place = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    place.mkdir()
+    try:
+        yield place
+        for file in place.iterdir():
+            with file.open("rb+") as stream:
+                os.fsync(stream.fileno())
+        os.replace(place, target)  # an empty folder is replaced
+    except BaseException as error:
+        shutil.rmtree(place, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            free = shutil.disk_usage(target.parent).free
+            raise OSError(error.errno, f"{error.strerror} ({free:,} bytes free there)", str(folder)) from error
+        raise
+
+
+def _sha256(file: Path) -> str:
+    found = hashlib.sha256()
+    with file.open("rb") as stream:
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _versions() -> Dict[str, str]:
+    import onnx
+
+    versions = stamp()
+    return {"fairseq_plugins": versions["version"], "torch": versions["torch"], "onnx": onnx.__version__}

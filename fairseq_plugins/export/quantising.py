@@ -1,0 +1,161 @@
+"""int8 weights: products whose right side is a weight, and embeddings."""
+
+import logging
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+
+logger = logging.getLogger(__name__)
+
+LARGEST = 127  # symmetric: -128 is not used, so that zero is exact
+
+
+def quantise(graph: Any, names: Dict[bytes, str]) -> List[str]:
+    """Quantise the weights of a graph in place; activations are quantised when the graph runs, per tensor.
+
+    The right side of a product has a scale per output column; a table of embeddings has one per row, so that an output projection
+    tied to the embedding is stored once. Everything else stays float32.
+
+    Args:
+        graph: ``onnx_ir.Graph``.
+        names: of weights, by their digest.
+
+    Returns:
+        The names of the quantised weights.
+    """
+    return _Quantiser(graph, names).run()
+
+
+class _Quantiser:
+    def __init__(self, graph: Any, names: Dict[bytes, str]):
+        self.graph, self.names = graph, names
+        self.listed: Dict[str, None] = {}
+        self.weights: Dict[Any, Any] = {}  # (initializer, axis of the scales) -> quantised initializer, scales, zeros
+        self.inputs: Dict[Any, Any] = {}  # value -> outputs of its DynamicQuantizeLinear
+
+    def run(self) -> List[str]:
+        for node in list(self.graph):
+            if node.op_type in ("MatMul", "Gemm"):
+                self._product(node)
+            elif node.op_type == "Gather" and node.attributes.get_int("axis", 0) == 0:
+                self._embedding(node)
+        for name, value in list(self.graph.initializers.items()):
+            if not value.uses():
+                del self.graph.initializers[name]
+        return list(self.listed)
+
+    # ---- What is replaced. ----
+
+    def _product(self, node: Any) -> None:
+        """``x W (+ b)`` with a constant W; W may be the transpose of a constant."""
+        if node.op_type == "Gemm" and not self._plain(node):
+            return
+        right, transposed = node.inputs[1], node.op_type == "Gemm" and node.attributes.get_int("transB", 0) == 1
+        turn = right.producer()
+        if turn is not None and turn.op_type == "Transpose" and _table(turn.inputs[0]):
+            right, transposed = turn.inputs[0], not transposed
+        if not _table(right):
+            return
+        weight, scale, zero = self._weight(right, axis=0 if transposed else 1)
+        new = _Nodes(node)
+        if transposed:
+            weight = new("Transpose", weight, perm=[1, 0])
+        quantised, factor, shift = self._input(node.inputs[0], new)
+        product = new("Cast", new("MatMulInteger", quantised, weight, shift, zero), to=1)
+        result = new("Mul", product, new("Mul", factor, scale))
+        if node.op_type == "Gemm" and len(node.inputs) > 2 and node.inputs[2] is not None:
+            result = new("Add", result, node.inputs[2])
+        new.replace(result)
+        if turn is not None and not turn.outputs[0].uses():
+            self.graph.remove(turn, safe=True)
+
+    def _embedding(self, node: Any) -> None:
+        """Rows of a constant table."""
+        table, rows = node.inputs
+        if not _table(table):
+            return
+        weight, scale, _ = self._weight(table, axis=0)
+        new = _Nodes(node)
+        taken = new("Cast", new("Gather", weight, rows, axis=0), to=1)
+        scales = new("Gather", self._column(scale, len(table.const_value.numpy())), rows, axis=0)
+        new.replace(new("Mul", taken, scales))
+
+    @staticmethod
+    def _plain(node: Any) -> bool:
+        """Whether a Gemm is a product and a sum."""
+        attributes = node.attributes
+        factors = [attributes.get_float(name, 1.0) for name in ("alpha", "beta")]
+        return factors == [1.0, 1.0] and attributes.get_int("transA", 0) == 0
+
+    # ---- Constants, and what is made of an input once. ----
+
+    def _weight(self, value: Any, axis: int) -> Any:
+        """The quantised weight with a scale per index of ``axis``: int8 values, scales (N,), zero points (N,)."""
+        key = (value, axis)
+        if key not in self.weights:
+            values = value.const_value.numpy()
+            scale = np.abs(values).max(axis=1 - axis) / np.float32(LARGEST)
+            scale = np.where(scale == 0, np.float32(1), scale).astype(np.float32)
+            rounded = np.rint(values / np.expand_dims(scale, 1 - axis)).astype(np.int8)
+            parts = {"quantised": rounded, "scale": scale, "zero": np.zeros(len(scale), np.int8)}
+            self.weights[key] = tuple(
+                self._constant(f"{value.name}_{axis}_{name}", array) for name, array in parts.items()
+            )
+            self.listed[self.names.get(_digest(values), value.name)] = None
+        return self.weights[key]
+
+    def _column(self, scale: Any, rows: int) -> Any:
+        """Scales as a column, (rows, 1)."""
+        name = f"{scale.name}_column"
+        found = self.graph.initializers.get(name)
+        return self._constant(name, scale.const_value.numpy().reshape(rows, 1)) if found is None else found
+
+    def _constant(self, name: str, array: np.ndarray) -> Any:
+        import onnx_ir
+
+        value = onnx_ir.val(name, const_value=onnx_ir.tensor(array, name=name))
+        self.graph.register_initializer(value)
+        return value
+
+    def _input(self, value: Any, new: "_Nodes") -> Any:
+        """Quantised input, its scale and its zero point; made once for products that read the same."""
+        if value not in self.inputs:
+            self.inputs[value] = new.several("DynamicQuantizeLinear", 3, value)
+        return self.inputs[value]
+
+
+def _digest(values: np.ndarray) -> bytes:
+    from .graphs import digest
+
+    return digest(values)
+
+
+def _table(value: Optional[Any]) -> bool:
+    """Whether a value is a constant float32 matrix."""
+    tensor = None if value is None or not value.is_initializer() else value.const_value
+    return tensor is not None and len(tensor.shape) == 2 and tensor.dtype.name == "FLOAT"
+
+
+class _Nodes:
+    """Makes nodes in front of a node, then puts the last value in its place."""
+
+    def __init__(self, node: Any):
+        self.node = node
+
+    def several(self, kind: str, outputs: int, *inputs: Any, **attributes: Any) -> Any:
+        import onnx_ir
+
+        made = onnx_ir.node(kind, inputs, attributes=attributes, num_outputs=outputs)
+        self.node.graph.insert_before(self.node, made)
+        return made.outputs
+
+    def __call__(self, kind: str, *inputs: Any, **attributes: Any) -> Any:
+        return self.several(kind, 1, *inputs, **attributes)[0]
+
+    def replace(self, value: Any) -> None:
+        """``value`` takes the place of the node's output."""
+        old = self.node.outputs[0]
+        graph = self.node.graph
+        value.name, value.shape, value.type = old.name, old.shape, old.type
+        old.replace_all_uses_with(value, replace_graph_outputs=True)
+        graph.remove(self.node, safe=True)
