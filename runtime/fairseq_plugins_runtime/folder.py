@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 
 from .model_json import ModelError, Values, read
+from .sessions import open_session
 from .text import Text, read_vocabulary
 
 FORMAT = 1
@@ -151,12 +152,10 @@ class Folder:
         return {name: self._open(self.file(listed, name)) for name in names}
 
     def _open(self, path: Path) -> Graph:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = self._threads, 1
-        options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
-        options.log_severity_level = 3
         try:
-            session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            session = open_session(path, self._threads)
+        except ModelError:
+            raise
         except Exception as error:  # onnxruntime's errors have no other base
             raise ModelError(f"{path}: onnxruntime {onnxruntime.__version__}: {_first_line(error)}") from error
         found = session.get_modelmeta().custom_metadata_map.get("fingerprint")
