@@ -1,7 +1,7 @@
 """Sessions of onnxruntime that share one pool of threads.
 
-With a pool per session, the threads of one graph still wait actively for work when the next graph runs: a model of three graphs took
-1.8 times as long on two cores. The pool belongs to the process, and its size cannot change.
+With a pool per session, the threads of one graph still wait actively for work when the next graph runs: a model of three graphs
+took 1.8 times as long on two cores. The pool belongs to the process, and its size cannot change.
 """
 
 import threading
