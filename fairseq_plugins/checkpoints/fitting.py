@@ -34,14 +34,11 @@ _WORDS = re.compile(rf"(?:(?:encoder|decoder)\.)?{re.escape(WORDS)}|{re.escape(_
 _POSITIONS = re.compile(rf"(?:(encoder|decoder)\.)?{re.escape(POSITIONS)}")
 
 
-def fit_words(
-    tensor: Tensor, target: Tensor, policy: str, origin: str, languages: Sequence[str] = ()
-) -> Tuple[Tensor, str]:
+def fit_words(tensor: Tensor, target: Tensor, policy: str, origin: str) -> Tuple[Tensor, str]:
     """A token embedding with as many rows as the dictionary has entries, (V, C), and what was changed.
 
     ``tensor``: (rows, C) of the file; ``target``: (V, C) of the model, at random. ``policy``, an option with its value: ``error``,
-    ``extend`` (rows beyond the file's keep the model's values) or ``truncate`` (the file's last rows are left out). ``languages``
-    of the file, in order.
+    ``extend`` (rows beyond the file's keep the model's values) or ``truncate`` (the file's last rows are left out).
 
     Raises ValueError: the policy does not allow it; says where the difference may come from.
     """
@@ -52,7 +49,7 @@ def fit_words(
     if value != wanted:
         raise ValueError(
             f"the dictionary has {want:,} entries, {origin} {have:,} rows, and {option} is {value}; valid here: {wanted}, which "
-            f"{effect}. {explain(want, have, languages)}Entries must mean the same: preprocess with the model's own dictionary, "
+            f"{effect}. {explain(want - have)}Entries must mean the same: preprocess with the model's own dictionary, "
             "new symbols at its end"
         )
     if want < have:
@@ -69,17 +66,10 @@ def fit_positions(tensor: Tensor, want: int, unused: int, origin: str, option: s
     return tensor[:want], f"the first {want - unused} of {have} positions ({option})"
 
 
-def explain(entries: int, rows: int, languages: Optional[Sequence[str]] = ()) -> str:
-    """Where a difference between a dictionary (with what the task adds to it) and a file probably comes from, as a sentence."""
-    difference, listed = entries - rows, ",".join(languages or ())
-    if abs(difference) == 1:
-        return f"The one entry {'more' if difference > 0 else 'fewer'} is probably {MASK}. "
-    if languages and -difference in (len(languages), len(languages) + 1):
-        return (
-            f"The difference is the file's {len(languages)} languages, in the order {listed}: "
-            "`python -m fairseq_plugins.checkpoints.dictionary` writes a dictionary that has them. "
-        )
-    return ""
+def explain(difference: int) -> str:
+    """Where one entry more or fewer in a dictionary (with what the task adds to it) than in a file probably comes from."""
+    more = "more" if difference > 0 else "fewer"
+    return f"The one entry {more} is probably {MASK}. " if abs(difference) == 1 else ""
 
 
 def sizes_of_sides(sizes: Mapping[str, int], *sides: str) -> Dict[str, int]:
@@ -103,11 +93,11 @@ class Fit:
     """Brings the tensors of a file to the rows of a model; ``changes``: name -> what was cut or added.
 
     ``model``: an encoder-decoder, or an encoder. ``names``: how messages call the options that help, see ``FIT_NAMES`` of
-    ``modules.option_checks``. ``languages``: of the file, in order.
+    ``modules.option_checks``.
     """
 
-    def __init__(self, model: Any, names: Mapping[str, str], origin: str, languages: Sequence[str] = ()):
-        self.model, self.names, self.origin, self.languages = model, names, origin, languages
+    def __init__(self, model: Any, names: Mapping[str, str], origin: str):
+        self.model, self.names, self.origin = model, names, origin
         self.targets: Dict[str, Tensor] = model.state_dict()
         self.changes: Dict[str, str] = {}
 
@@ -145,7 +135,7 @@ class Fit:
             unused = getattr(self.model, side, self.model).padding_idx + 1
             rows, change = fit_positions(tensor, target.size(0), unused, self.origin, self.names[side])
         elif _WORDS.fullmatch(name):
-            rows, change = fit_words(tensor, target, self.names["policy"], self.origin, self.languages)
+            rows, change = fit_words(tensor, target, self.names["policy"], self.origin)
         else:
             return tensor
         self.changes[name] = "; ".join([*filter(None, [self.changes.get(name)]), change])

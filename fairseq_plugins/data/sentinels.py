@@ -40,7 +40,7 @@ def find_sentinels(dictionary: Dictionary, template: str, add: int = 0) -> List[
 def check_sentinels(found: Sequence[int], template: str, mean_span: float, demands: Sequence[Demand]) -> None:
     """Refuse fewer sentinels than the worst text can need; says how many it needs, by which options, and what to do."""
     needs = [most_spans(one.tokens - 1, one.ratio, mean_span, one.separators) for one in demands]
-    need = max(needs, default=0)
+    need = max(needs)
     if len(found) >= need:
         return
     worst = demands[needs.index(need)]

@@ -80,11 +80,11 @@ def check_dropout(args: Any, *names: str) -> None:
             raise ValueError(f"{flag(name)} must lie in [0, 1); got {getattr(args, name)}")
 
 
-def check_wiring(args: Any, wiring: Mapping[str, Any], origin: str, whose: str = "XLM-R is") -> None:
+def check_wiring(args: Any, wiring: Mapping[str, Any], origin: str) -> None:
     """Raise ValueError for an option that is set to something else than ``wiring`` says: the weights work with no other."""
     for name, value in wiring.items():
         found = getattr(args, name, None)
         if found is not None and found != value:
             raise ValueError(
-                f"{origin}: {flag(name)} {found} is not how {whose} wired; valid: {value}, as without this option"
+                f"{origin}: {flag(name)} {found} is not how XLM-R is wired; valid: {value}, as without this option"
             )

@@ -92,7 +92,7 @@ class PrefixDecoder(TransformerDecoderBase):
         """(T, P + T): every token sees the prefix, itself and what is before it; additive, finite."""
         size = x.size(0)
         # Finite, so that padding on the left, which sees nothing else without a prefix, gives no NaN.
-        blocked = torch.full((size, size), torch.finfo(x.dtype).min / 2, dtype=x.dtype, device=x.device).triu(1)
+        blocked = x.new_full((size, size), torch.finfo(x.dtype).min / 2).triu(1)
         return torch.cat([blocked.new_zeros(size, length), blocked], dim=1)
 
     @staticmethod

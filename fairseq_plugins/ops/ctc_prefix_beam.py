@@ -161,10 +161,9 @@ def _output_log_probs(
     for labels, label_lengths in zip(found.labels.unbind(1), found.lengths.unbind(1)):
         ids = torch.cat([torch.full_like(found.lengths[:, :1], blank), labels], dim=1)  # B 1+S
         logits = exact_logits(hidden, weight[ids], None if bias is None else bias[ids][:, None, :])  # B T 1+S
-        # A label that occurs again has the column of its first occurrence: CTC must see that they are the same.
-        columns = ids.new_zeros(len(ids), 1)
-        if ids.size(1) > 1:
-            columns = (ids[:, 1:, None] == ids[:, None, :]).int().argmax(dim=2)
+        # A label that occurs again has the column of its first occurrence: CTC must see that they are the same. (B, S+1), the
+        # blank last: without labels there is still a column.
+        columns = (ids.roll(-1, 1)[:, :, None] == ids[:, None, :]).int().argmax(dim=2)
         log_probs = (logits - norms[:, :, None]).transpose(0, 1)
         loss = F.ctc_loss(log_probs, columns, lengths, label_lengths, blank=0, reduction="none")
         scores.append(-loss)

@@ -109,12 +109,11 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
         self,
         src_tokens: Tensor,
         src_lengths: Optional[Tensor] = None,
-        features_only: bool = False,
         classification_head_name: Optional[str] = None,
         select: Optional[Tensor] = None,
         **unused: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """Encode, and apply a head. ``src_lengths`` and ``features_only`` are part of fairseq's interface.
+        """Encode, and apply a head. ``src_lengths``, ``features_only`` and others of fairseq's interface are not read.
 
         Args:
             src_tokens: (B, S) int64, padded on the right.

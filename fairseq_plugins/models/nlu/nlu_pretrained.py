@@ -82,7 +82,7 @@ def fill(encoder: nn.Module, start: Start, names: Mapping[str, str]) -> Optional
     """
     if start.file is None:
         return None
-    tensors, fit = dict(start.file.tensors), Fit(encoder, names, start.origin, start.file.languages or ())
+    tensors, fit = dict(start.file.tensors), Fit(encoder, names, start.origin)
     if start.adds_mask:
         tensors[WORDS], fit.changes[WORDS] = with_mask_row(tensors[WORDS])
     return fit.load(tensors)
@@ -117,7 +117,7 @@ def _from_stored(settings: Mapping[str, Any], dictionary: Dictionary, origin: st
     if layout.vocab_size != len(dictionary):
         raise ValueError(
             f"the dictionary has {len(dictionary):,} entries, {origin} was trained with {layout.vocab_size:,}. "
-            f"{explain(len(dictionary), layout.vocab_size, languages)}Use the dictionary of the training (its data's dict.txt)"
+            f"{explain(len(dictionary) - layout.vocab_size)}Use the dictionary of the training (its data's dict.txt)"
         )
     return Start(layout, languages)
 

@@ -75,7 +75,7 @@ def resolve(args: Any, pretrains: bool) -> LayerChoice:
 
 def _resolve_translation(args: Any) -> LayerChoice:
     if args.init_from_mlm:
-        check_wiring(args, _WIRING, f"--init-from-mlm {args.init_from_mlm}", _WHOSE)
+        check_wiring(args, _WIRING, f"--init-from-mlm {args.init_from_mlm}")
     stack = args.encoder_layers
     encoder, decoder = (
         tuple(parse_layers(getattr(args, name), stack, flag(name))) if getattr(args, name) else None
@@ -97,7 +97,6 @@ _WIRING = {
     "no_token_positional_embeddings": False,
 }
 """XLM-R's: the weights of a masked LM work with no other, and what is pre-trained is read again as an XLM-R."""
-_WHOSE = "XLM-R and VECO are"
 
 
 _ALIKE = ("normalize_before", "learned_pos", "layers", "embed_dim", "ffn_embed_dim", "attention_heads")
@@ -134,6 +133,6 @@ def _resolve_pretraining(args: Any) -> LayerChoice:
     for name, because in needed.items():
         if not getattr(args, name):
             raise ValueError(f"{flag(name)} false: pre-training {because}; leave it out")
-    check_wiring(args, _WIRING, "pre-training", _WHOSE)
+    check_wiring(args, _WIRING, "pre-training")
     whole = tuple(range(args.encoder_layers))
     return LayerChoice(args.encoder_layers, whole, whole)

@@ -233,14 +233,13 @@ class StackReader:
             # Anywhere: in pre-training <mask> takes the place that the data's dictionary gives it.
             fit.leave_mask_out(side, self.state, self.mask_row)
             return
-        rows = 0 if words is None else words.size(0)
         # With all layers of the stack it may be a translator in which nothing has moved. A dictionary of as many entries is then
         # its own, unless it is that of a released one, which scales, with the one tag more for which <mask> makes room.
         likely = self.tied and not self.model.cfg.no_scale_embedding
         one_tag = [bool(_TAG.fullmatch(entry)) for entry in dictionary.symbols[-2:]] == [False, True]
         released = self.released or (likely and (MASK in dictionary or one_tag))
-        if words is not None and (released or rows != len(dictionary)):
-            fit.leave_mask_out(side, self.state, rows - 1)
+        if words is not None and (released or words.size(0) != len(dictionary)):
+            fit.leave_mask_out(side, self.state, words.size(0) - 1)
 
     def _check_complete(self, targets: Dict[str, Tensor]) -> None:
         """fairseq hides which tensors do not fit: compare before it does. Raises ValueError: names them."""
