@@ -97,6 +97,9 @@ def test_dictionaries_that_differ_are_refused(tmp_path):
         read_encoder(tmp_path)
     nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)
     assert read_encoder(tmp_path).languages == nlu_builders.ML50
+    (tmp_path / "ML50_langs.txt").write_text("ar\nar\n")
+    with pytest.raises(CheckpointError, match=r"languages .*ML50_langs\.txt: ar, expected every language once"):
+        read_encoder(tmp_path)
 
 
 # ---- The command. ----

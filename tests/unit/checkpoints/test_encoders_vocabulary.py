@@ -173,7 +173,7 @@ def test_the_command_writes_the_dictionary(tmp_path, capsys):
 
 
 def test_a_dictionary_is_read_as_fairseq_reads_it(tmp_path):
-    lines = ["p1 10", "\u3000 3", "a b 2", "é\u2028x 1", "<s> 4 #fairseq:overwrite", " 5"]
+    lines = ["p1 10", "\u3000 3", "a b 2", "é\u2028x 1", "<s> 4 #fairseq:overwrite", "a c 6 #fairseq:overwrite", " 5"]
     (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert read_dictionary(tmp_path / "dict.txt") == Dictionary.load(str(tmp_path / "dict.txt")).symbols
     (tmp_path / "dict.txt").write_text("p1 10\np2\n", encoding="utf-8")
@@ -193,9 +193,7 @@ def test_languages_of_a_dictionary():
 
 
 def test_differences_are_explained():
-    assert [explain(one) for one in (1, -1)] == [
-        f"The one entry {one} is probably <mask>. " for one in ("more", "fewer")
-    ]
+    assert "one entry more is probably <mask>" in explain(1) and "one entry fewer" in explain(-1)
     assert explain(2) == explain(-25) == ""
 
 

@@ -188,7 +188,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", list(BAD))
 def test_a_changed_folder_is_refused_and_nothing_is_written(tmp_path, data, case):
-    file = saved(tmp_path / "m.pt", {"w": torch.ones(2)}, cfg={"model": {}, "task": {"data": str(data)}})
+    file = saved(tmp_path / "m.pt", {"w": torch.ones(2)}, cfg={"model": {}, "task": {"data": f"{data}:others"}})
     export_checkpoint(file, tmp_path / "folder")
     change, message = BAD[case]
     change(tmp_path / "folder")

@@ -101,7 +101,7 @@ def test_damage_is_refused_by_the_name_of_the_file(whole, tmp_path, monkeypatch,
 @pytest.mark.parametrize("vocabulary", [None, 30, 70000])
 def test_an_id_beyond_the_dictionary_is_refused(tmp_path, monkeypatch, impl, vocabulary):
     monkeypatch.setattr(data_files, "_AT_ONCE", 4)
-    write(tmp_path / "text", [[5, 2], [6, 7, 2], [0, 2], [28, 9, 2], [28, 2]], impl, vocabulary)
+    write(tmp_path / "text", [[5, 2], [6, 0, 2], [27, 2], [28, 9, 2], [28, 2]], impl, vocabulary)
     assert len(read(tmp_path / "text")) == 5
     with pytest.raises(ValueError, match=r"text\.bin: has the id 28 in row 4; valid: 0 to 27"):
         read(tmp_path / "text", builders.PIECES - 1)

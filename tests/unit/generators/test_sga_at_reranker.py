@@ -97,8 +97,9 @@ def test_scores_and_order_are_those_of_a_loop_over_the_tokens(weight, length_pen
         assert scores == sorted(scores, reverse=True)
 
 
-def test_the_mask_of_a_masked_lm_is_unknown_to_the_model():
-    ((found,),) = reranker().rescore(builders.pad(SOURCES[:1]), [[hypothesis([builders.MASK], -1.0)]])
+def test_the_mask_of_a_masked_lm_is_unknown_to_the_model(device):
+    masked = builders.to_device(hypothesis([builders.MASK], -1.0), device)
+    ((found,),) = reranker().rescore(builders.pad(SOURCES[:1]).to(device), [[masked]])
     expected = slow_log_prob([at_model()], SOURCES[0][1:], [builders.UNK])
     assert float(found["at_score"]) == pytest.approx(expected, abs=1e-4)
 

@@ -30,6 +30,7 @@ FC = "decoder.layers.1.ffn_1.fc2"
     (put("decoder.adapter.weight", 3), r"decoder\.adapter\.weight"),
     (put("encoder.layers.0.ffn_1.fc1.bias", 3), r"layers\.0\.ffn_1\.fc1"),
     (without(FC + ".bias"), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.bias"),
+    (without("1.encoder_attn.q"), r"missing tensors: decoder\.layers\.1\.encoder_attn\.q_proj\.weight"),
     (without("encoder.layers.2."), r"encoder layers \[0, 1, 3\]"),
     (without("tgt_emb"), "embed_tokens|tgt_embedding"),
     (put(FC + ".weight", 16, 23), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.weight"),

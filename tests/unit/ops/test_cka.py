@@ -63,10 +63,11 @@ def test_both_estimates_equal_their_definitions(space, chunk, count):
 def test_float32_far_from_the_origin_keeps_its_digits():
     """Without a shift before the products, means of 1e4 would leave no digit of a spread of 1."""
     x, y = (side - side.mean(0) for side in related(300))
-    expected = direct(x, y)
-    found = one((x + 1e4).float(), (y - 1e4).float(), "features", chunk=64)
+    expected, far = direct(x, y), [(x + 1e4).float(), (y - 1e4).float()]
+    found = one(*far, "features", chunk=64)
     assert found.biased == pytest.approx(expected.biased, rel=2e-3)
     assert found.unbiased == pytest.approx(expected.unbiased, rel=2e-3)
+    assert one(*far, "sentences").biased == pytest.approx(direct(*(side.double() for side in far)).biased, **TIGHT)
 
 
 @pytest.mark.parametrize("space", cka.SPACES)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_plugins.ops.neighbours import best_matches
+from fairseq_plugins.ops.neighbours import CHUNK, Workspace, best_matches, row_chunks
 from tests.reference.lexicon_loops import cosine, crowding
 
 
@@ -54,6 +54,13 @@ def test_of_equal_scores_the_first_stays_whatever_the_blocks(block):
     found = best_matches(x, y, "cosine", block=block)
     assert found.forward.tolist() == [1, 1, 0]
     assert found.backward.tolist() == [2, 0, 0, 2]
+
+
+def test_memory_is_used_again_and_rows_are_ranked_some_at_a_time():
+    workspace, like = Workspace(), torch.zeros(1)
+    held = workspace.take("one", 2, 3, like)
+    assert workspace.take("one", 2, 3, like) is held and workspace.take("other", 2, 3, like) is not held
+    assert [len(rows) for _, rows in row_chunks(torch.zeros(2 * CHUNK + 1, 1))] == [CHUNK, CHUNK, 1]
 
 
 def test_bad_input_is_refused():

@@ -78,3 +78,8 @@ def test_half_precision_sums_more_words_than_its_largest_number(dtype, chunk_siz
     logits = F.linear(hidden.double(), weight.double())
     torch.testing.assert_close(scan.log_sum_exp.double(), logits.logsumexp(-1), rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(scan.expected_row.double(), logits.softmax(-1) @ weight.double(), rtol=1e-2, atol=1e-4)
+    # Where the sum is small nothing is scaled: a share of 2^-24, the smallest float16, stays.
+    weight = torch.tensor([[0.0, 0.0], [-16.64, 6e4]], device=device, dtype=dtype)
+    scan = scan_vocabulary(hidden.new_tensor([[1.0, 0.0]]), weight, None, expected=True)
+    expected = weight[:, 0].double().softmax(-1) @ weight.double()
+    torch.testing.assert_close(scan.expected_row[0].double(), expected, rtol=2e-2, atol=1e-4)

@@ -69,6 +69,9 @@ def test_only_prompts_train_and_the_rest_stays_bit_equal(folder, device):
     criterion = LabelSmoothedCrossEntropyCriterion(gpt_builders.task(), False, 0.1)
     # A scale of 1 sits at the edge of max(1, scale); its gradient is that of 1 and above.
     assert builders.moved(model, lambda: criterion(model, sample(device))[0]) == TRAINED
+    dropping = gpt_builders.msp(folder, frozen_dropout=0.5).train()
+    first, second = (dropping(**gpt_builders.net_input())[0] for _ in range(2))
+    assert not torch.equal(first, second)
 
 
 def test_checkpoints_hold_the_prompts_and_name_the_frozen_model(folder, tmp_path):

@@ -68,6 +68,7 @@ def test_options_change_the_model():
 @pytest.mark.cases(
     "change message",
     ({"ctc_upsample": 0}, "--ctc-upsample must be at least 1; got 0"),
+    ({"decoder_layers": 0}, "--decoder-layers must be at least 1; got 0"),
     ({"dropout": 1.0}, r"--dropout must lie in \[0, 1\); got 1.0"),
     ({"attention_heads": 3}, "--embed-dim must be a multiple of --attention-heads; got 16 and 3"),
     ({"ctc_blank": "<nothing>"}, "--ctc-blank '<nothing>' is not in the dictionary"),
