@@ -46,5 +46,7 @@ def _pool(threads: int) -> bool:
                 raise ModelError(f"threads {threads}: another part of this process has set onnxruntime's") from error
             _chosen = threads
     if threads not in (0, _chosen):
-        raise ModelError(f"threads {threads}: the models of this process share {_chosen or 'one per core'}; leave it out")
+        raise ModelError(
+            f"threads {threads}: the models of this process share {_chosen or 'one per core'}; leave it out"
+        )
     return True
