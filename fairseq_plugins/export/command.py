@@ -14,15 +14,15 @@ from typing import Any, List, Optional, Sequence, Tuple
 from .. import translate
 from ..checkpoints import export as portable
 from ..own_commands import run
+from . import encoder_decoder, slots
 from . import folder as folders
-from . import slots
 
 logger = logging.getLogger(__name__)
 
 PROGRAM = "python -m fairseq_plugins export"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 FORMATS = ("onnx", "safetensors")
-TRANSLATING: Tuple[ModuleType, ...] = (slots,)
+TRANSLATING: Tuple[ModuleType, ...] = (slots, encoder_decoder)
 """Files with ``MODELS``, classes whose models they export, and ``content(translator, pairs)``."""
 
 

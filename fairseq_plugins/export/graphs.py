@@ -9,7 +9,7 @@ import logging
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ INLINE = 1024
 """Bytes: smaller constants stay in the graph's own file, where shape inference reads them."""
 ALIGNMENT = 64
 """Of a tensor in the file of weights, in bytes."""
+_WRAPPED = "model."
 LOGGERS = ("torch.onnx", "onnxscript", "onnx_ir", "torch.export", "torch._dynamo", "torch.fx")
 
 
@@ -36,13 +37,13 @@ class Graph:
     Args:
         module: in evaluation mode, on the CPU, float32; its outputs are one tensor, or a tuple of them.
         inputs: an example of each argument of ``module.forward`` by name, in its order. A size that varies is at least 2 here,
-            and two sizes that need not be equal differ.
-        varying: the dimensions of each input that vary. Inputs left out have fixed sizes.
+            and two sizes that need not be equal differ. The inputs of a list are called ``NAME.0``, ``NAME.1`` ...
+        varying: the dimensions of each input that vary, in a list of each of its inputs. Inputs left out have fixed sizes.
         outputs: names of the outputs, in their order.
     """
 
     module: nn.Module
-    inputs: Dict[str, Tensor]
+    inputs: Dict[str, Union[Tensor, List[Tensor]]]
     varying: Dict[str, Sequence[int]]
     outputs: Sequence[str]
 
@@ -95,14 +96,18 @@ def write_graphs(graphs: Mapping[str, Graph], folder: Path, fingerprint: str, in
 
 def exported(graph: Graph) -> Any:
     """The ``onnx_ir.Model`` of a graph, optimised, with its weights in memory."""
-    dynamic = {
-        name: dict.fromkeys(graph.varying.get(name, ()), torch.export.Dim.DYNAMIC) or None for name in graph.inputs
-    }
+    dynamic: Dict[str, Any] = {}
+    names: List[str] = []
+    for name, example in graph.inputs.items():
+        dynamic[name] = dict.fromkeys(graph.varying.get(name, ()), torch.export.Dim.DYNAMIC) or None
+        if isinstance(example, list):
+            dynamic[name] = [dynamic[name]] * len(example)
+        names += [f"{name}.{number}" for number in range(len(example))] if isinstance(example, list) else [name]
     with _silence(), torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):  # its products are no ONNX operators
         program = torch.onnx.export(
             graph.module.eval(),
             kwargs=dict(graph.inputs),
-            input_names=list(graph.inputs),
+            input_names=names,
             output_names=list(graph.outputs),
             dynamic_shapes=dynamic,
             opset_version=OPSET,
@@ -116,12 +121,12 @@ def exported(graph: Graph) -> Any:
 
 
 def names_of(module: nn.Module) -> Dict[bytes, str]:
-    """Digest of a weight (of a matrix also transposed) -> its name in the module, without the prefix of the wrapping module."""
+    """Digest of a weight (of a matrix also transposed) -> its name in the module, or in its ``model``."""
     found: Dict[bytes, str] = {}
     for name, tensor in [*module.named_buffers(), *module.named_parameters()]:
         values = tensor.detach().numpy()
         for one in (values, values.T) if values.ndim == 2 else (values,):
-            found[digest(one)] = name.partition(".")[2] or name
+            found[digest(one)] = name[len(_WRAPPED) :] if name.startswith(_WRAPPED) else name
     return found
 
 

@@ -79,7 +79,7 @@ def _name(section: Any) -> Optional[str]:
 
 def _pair(task: Any, pair: Pair) -> Dict[str, Any]:
     """The languages of a pair, and what the task puts around the pieces of a source."""
-    _name_pair(task, pair)
+    name_pair(task, pair)
     dictionary = task.source_dictionary
     piece = dictionary.nspecial
     row = task.build_dataset_for_inference([torch.tensor([piece, dictionary.eos()])], [2])[0]["source"].tolist()
@@ -88,7 +88,7 @@ def _pair(task: Any, pair: Pair) -> Dict[str, Any]:
     return {**names, "source_prefix": row[:place], "source_suffix": row[place + 1 :], "target_prefix": []}
 
 
-def _name_pair(task: Any, pair: Pair) -> None:
+def name_pair(task: Any, pair: Pair) -> None:
     """Let the task read and write these languages from now on."""
     for options in (getattr(task, "cfg", None), getattr(task, "args", None)):
         if OmegaConf.is_config(options):

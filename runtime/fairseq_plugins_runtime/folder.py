@@ -29,6 +29,7 @@ class Pair(NamedTuple):
     source_prefix: List[int]
     source_suffix: List[int]
     target_prefix: List[int]
+    eos: int  # what a target ends with
 
 
 class Symbols(NamedTuple):
@@ -56,6 +57,24 @@ class Graph:
             return list(self.session.run(list(outputs), inputs, self._options))
         except Exception as error:  # onnxruntime's errors have no other base
             raise ModelError(f"{self.path}: {_first_line(error)}") from error
+
+    def run_values(self, outputs: Sequence[str], inputs: Dict[str, Any]) -> List[Any]:
+        """:meth:`run` with values of onnxruntime, which are not copied from one run to the next."""
+        try:
+            return list(self.session.run_with_ort_values(list(outputs), inputs, self._options))
+        except Exception as error:  # onnxruntime's errors have no other base
+            raise ModelError(f"{self.path}: {_first_line(error)}") from error
+
+    def shape(self, name: str) -> List[Any]:
+        """The shape of an input; names stand for sizes that vary."""
+        return next(list(one.shape) for one in self.session.get_inputs() if one.name == name)
+
+    def expect(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        """Raise ModelError where the graph lacks one of these."""
+        for side, found, needed in (("input", self.inputs, inputs), ("output", self.outputs, outputs)):
+            missing = [name for name in needed if name not in found]
+            if missing:
+                raise ModelError(f"{self.path}: has no {side} {missing[0]}; it has {', '.join(found)}")
 
 
 class Folder:
@@ -137,6 +156,7 @@ class Folder:
             values.ids("source_prefix", source),
             values.ids("source_suffix", source),
             values.ids("target_prefix", target),
+            values.integer("eos", 0, target - 1) if "eos" in values.values else self.symbols.eos,
         )
         around = len(pair.source_prefix) + len(pair.source_suffix)
         if self.limits["source_tokens"] <= around:

@@ -10,7 +10,6 @@ import numpy as np
 
 from .folder import Folder, Graph, Pair
 from .hypothesis import Hypothesis
-from .model_json import ModelError
 
 MAX_PERIOD = 16
 """Longer cycles of outputs are not looked for."""
@@ -56,18 +55,18 @@ class SlotDecoder:
         self.encoder, self.alignment, self.denoising = graphs["encoder"], graphs["alignment"], graphs.get("denoising")
         self.iterations = self.length_beam = 0
         guided = [name for name in self.encoder.outputs if name != "length_log_probs"]
-        _expect(self.encoder, ["source"], guided)
+        self.encoder.expect(["source"], guided)
         if self.mask_predict:
             self.iterations = search.integer("mask_predict_iterations", 1)
             self.length_beam = search.integer("length_beam", 1, values.integer("lengths", 1))
-            _expect(self.encoder, ["source"], ["length_log_probs"])
-            _expect(self.alignment, ["tokens"], [])
+            self.encoder.expect(["source"], ["length_log_probs"])
+            self.alignment.expect(["tokens"], [])
         self.guided = guided
-        _expect(self.alignment, ["lengths", "source", *guided], ["best", "log_probs"])
+        self.alignment.expect(["lengths", "source", *guided], ["best", "log_probs"])
         if self.denoising is not None:
             outputs = ["best", "log_probs", *(["pieces"] if self.fill_blanks else [])]
-            _expect(self.alignment, [], [] if self.mask_predict else outputs)
-            _expect(self.denoising, ["tokens", "lengths", "source", *guided], outputs)
+            self.alignment.expect([], [] if self.mask_predict else outputs)
+            self.denoising.expect(["tokens", "lengths", "source", *guided], outputs)
 
     def decode(self, source: np.ndarray, pair: Pair, scored: bool) -> List[Hypothesis]:
         """The hypotheses of a batch; source: (B, S) int64, padded on the right. ``scored``: scores are needed."""
@@ -245,10 +244,3 @@ def _put(path: Path, new: Path, active: np.ndarray) -> Path:
     for whole, part in zip(merged, new):
         whole[active, : part.shape[1]] = part
     return Path(*merged)
-
-
-def _expect(graph: Graph, inputs: List[str], outputs: List[str]) -> None:
-    for side, found, needed in (("input", graph.inputs, inputs), ("output", graph.outputs, outputs)):
-        missing = [name for name in needed if name not in found]
-        if missing:
-            raise ModelError(f"{graph.path}: has no {side} {missing[0]}; it has {', '.join(found)}")

@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
+from .beam import BeamDecoder
 from .folder import Folder, Pair
 from .model_json import ModelError
 from .slots import SlotDecoder
@@ -132,7 +133,7 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[List[int]]:
         yield batch
 
 
-DECODERS: Dict[str, Any] = {"slots": SlotDecoder}
+DECODERS: Dict[str, Any] = {"slots": SlotDecoder, "encoder_decoder": BeamDecoder}
 """By ``kind``: made of a folder; ``decode(source, pair, scored)`` gives a :class:`Hypothesis` for each row of ``source``."""
 
 
