@@ -45,7 +45,7 @@ EXTRAS = {
     "mutants": [*TEST, 'mutmut==3.8.1; python_version >= "3.10"'],
     "check": ["ruff>=0.5", "mypy>=1.8"],
     "docs": ["sphinx>=7.3", "myst-parser>=3.0", "furo>=2024.5", "sphinx-autoapi>=3.1"],
-    "huggingface": [TRANSFORMERS],
+    "huggingface": [TRANSFORMERS, "protobuf>=3.20"],  # protobuf: to read the pieces' scores for tokenizer.json
     "lexicon": [GENSIM],
     "onnx": ONNX,
     "plots": [MATPLOTLIB, SCIPY],

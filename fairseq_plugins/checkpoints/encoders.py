@@ -19,7 +19,7 @@ _TOKENIZER, _TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 _SPECIAL_TOKENS, _WORDPIECES, _JSON_VOCABULARY = "special_tokens_map.json", "vocab.txt", "vocab.json"
 _SENTENCEPIECE = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
 _SENTENCEPIECE_START = ["<unk>", "<s>", "</s>"]
-_WORDPIECE_NAMES = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": MASK}
+WORDPIECE_NAMES = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": MASK}
 _BARE_CODE = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")
 
 
@@ -167,7 +167,7 @@ def _stored_entries(folder: Path, rows: int, listed: Sequence[str]) -> Tuple[Opt
         return tokenizer, entries, {*added, *listed}
     if wordpieces.is_file():
         lines = vocabulary.read_lines(wordpieces, "tokenizer")
-        return wordpieces, [_WORDPIECE_NAMES.get(line, line) for line in lines], set()
+        return wordpieces, [WORDPIECE_NAMES.get(line, line) for line in lines], set()
     if indexed.is_file():
         entries = _by_index(vocabulary.read_json(indexed, "a vocabulary"), indexed, rows)
         return indexed, _complete(entries, listed, 0), set(listed)
@@ -207,7 +207,7 @@ def _fast_tokenizer(file: Path, rows: int) -> Tuple[List[str], Set[str]]:
         raise CheckpointError(
             f"tokenizer {file}: expected model.vocab, and added_tokens with content and id"
         ) from error
-    return [_WORDPIECE_NAMES.get(entry, entry) if kind == "WordPiece" else entry for entry in entries], set(added)
+    return [WORDPIECE_NAMES.get(entry, entry) if kind == "WordPiece" else entry for entry in entries], set(added)
 
 
 def sentencepiece_in(folder: Path) -> Optional[Path]:

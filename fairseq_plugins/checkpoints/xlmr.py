@@ -123,6 +123,7 @@ _STACK_RULES: Tuple[Rule, ...] = (
         for rule in renames_of(_LAYER + re.escape(name), rf"encoder.layers.\1.{ours}")
     ),
     drop(_EMBEDDINGS + r"(?:position_ids|token_type_ids)", "buffer that is counted anew"),
+    drop(r"(?:classifier|qa_outputs)\..*", "head of another task"),
     drop(r"(?:(?:roberta|bert)\.)?pooler\.dense\.(?:weight|bias)", "pooler, unused by a masked LM"),
 )
 """What XLM-R and BERT have in common."""
@@ -227,7 +228,6 @@ FOLDER = FileLayout(
 _BERT_RULES: Tuple[Rule, ...] = (
     *_STACK_RULES,
     drop(r"cls\..*", "heads of the pre-training, unused by an encoder"),
-    drop(r"(?:classifier|qa_outputs)\..*", "head of another task"),
 )
 
 
@@ -258,15 +258,15 @@ _WORDS = "sentence_encoder." + WORDS
 _THEIRS = {ours: theirs for names in (_EMBEDDING_NAMES, _LAYER_NAMES) for theirs, ours in names.items()}
 
 
-def _exported(name: str) -> str:
-    """The name of a tensor of ``MaskedLM`` in a folder."""
+def exported(name: str, model: str = "roberta") -> str:
+    """The name of a tensor of ``MaskedLM`` in a folder; ``model``: what names of the encoder begin with."""
     stack, _, rest = name.partition(".")
     if stack == "lm_head":
         return name
     module, _, kind = rest.rpartition(".")
     found = re.fullmatch(r"layers\.(\d+)\.(.+)", module)
     place = f"encoder.layer.{found[1]}.{_THEIRS[found[2]]}" if found else f"embeddings.{_THEIRS[module]}"
-    return f"roberta.{place}.{kind}"
+    return f"{model}.{place}.{kind}"
 
 
 def write_masked_lm(
@@ -291,7 +291,7 @@ def write_masked_lm(
     overflown = [name for name, tensor in rounded.items() if not bool(torch.isfinite(tensor).all())]
     if overflown:
         raise CheckpointError(f"{origin}: values that are not finite in {dtype}: {listing(overflown)}")
-    stored = {_exported(name): tensor for name, tensor in rounded.items()}
+    stored = {exported(name): tensor for name, tensor in rounded.items()}
     stored["roberta.embeddings.token_type_embeddings.weight"] = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
     Path(folder).mkdir(parents=True, exist_ok=True)
     save_tensors(stored, Path(folder) / "model.safetensors")

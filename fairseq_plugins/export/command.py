@@ -14,14 +14,14 @@ from typing import Any, List, Optional, Sequence, Tuple
 from .. import translate
 from ..checkpoints import export as portable
 from ..own_commands import run
-from . import encoder_decoder, slots
+from . import encoder_decoder, huggingface, huggingface_seq2seq, slots
 from . import folder as folders
 
 logger = logging.getLogger(__name__)
 
 PROGRAM = "python -m fairseq_plugins export"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-FORMATS = ("onnx", "safetensors")
+FORMATS = ("onnx", "safetensors", "huggingface")
 TRANSLATING: Tuple[ModuleType, ...] = (slots, encoder_decoder)
 """Files with ``MODELS``, classes whose models they export, and ``content(translator, pairs)``."""
 
@@ -43,7 +43,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--format",
         choices=FORMATS,
         default="onnx",
-        help="onnx: graphs for fairseq_plugins_runtime; safetensors: see fairseq_plugins.checkpoints.export; default: onnx",
+        help="onnx: graphs for fairseq_plugins_runtime; safetensors: see fairseq_plugins.checkpoints.export; "
+        "huggingface: a folder of transformers, of an XLM-R, BERT, mBART or M2M-100; default: onnx",
     )
     parser.add_argument(
         "--int8", action="store_true", help="onnx: weights of 8 bits; a quarter of the size, and faster"
@@ -51,6 +52,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--half", action="store_true", help="safetensors: store float16")
     parser.add_argument(
         "--system", metavar="NAME", help="of a folder of several systems; default: the better on validation"
+    )
+    parser.add_argument(
+        "--heads", type=int, metavar="N", help="huggingface: attention heads, for files that do not tell"
     )
     parser.add_argument("--data", metavar="DIR", help="where dict.LANG.txt and the pieces are, as for translate")
     parser.add_argument("--source-lang", "-s", metavar="LANG", help="of a model of several pairs; default: all pairs")
@@ -60,18 +64,43 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command; exit status 0, or 2 with a message."""
+    line = list(sys.argv[1:] if argv is None else argv)
+    if line[:1] == [portable.IMPORT]:
+        return back(line[1:])
     parser = build_parser()
-    args, rest = parser.parse_known_args(argv)
+    args, rest = parser.parse_known_args(line)
     return run(parser, lambda: work(args, rest))
+
+
+def back(line: Sequence[str]) -> int:
+    """Run the way back, from a folder to a checkpoint; exit status 0, or 2 with a message."""
+    parser = argparse.ArgumentParser(
+        prog=f"{PROGRAM} {portable.IMPORT}",
+        description="Make a fairseq checkpoint of a folder of --format safetensors, or of an mBART, M2M-100, NLLB or VECO. "
+        "XLM-R and BERT are read as they are: --pretrained-mlm, --pretrained-encoder.",
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="with model.safetensors or pytorch_model.bin, and config.json")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the file to write; another one is not replaced")
+    args = parser.parse_args(line)
+    if huggingface_seq2seq.recognised(args.folder):
+        return run(parser, lambda: huggingface_seq2seq.import_seq2seq(args.folder, args.checkpoint))
+    return portable.main([portable.IMPORT, *line])
 
 
 def work(args: argparse.Namespace, rest: Sequence[str]) -> None:
     """Export a model. Raises ValueError: something that cannot be exported, or options that have no meaning for the format."""
     folder = Path(args.folder)
-    if args.format == "safetensors":
-        given = [f"--{name}" for name in ("int8", "source_lang", "target_lang") if getattr(args, name)] + list(rest)
+    if args.heads and args.format != "huggingface":
+        raise ValueError(f"--heads: has no meaning with --format {args.format}; leave it out")
+    if args.format != "onnx":
+        half = ("half",) if args.format == "huggingface" else ()
+        names = [name for name in ("int8", "source_lang", "target_lang", *half) if getattr(args, name)]
+        given = [f"--{name.replace('_', '-')}" for name in names] + list(rest)
         if given:
-            raise ValueError(f"{given[0]}: has no meaning with --format safetensors; leave it out")
+            raise ValueError(f"{given[0]}: has no meaning with --format {args.format}; leave it out")
+        if args.format == "huggingface":
+            huggingface.export_huggingface(translate.checkpoint(args.model, args.system), folder, args.data, args.heads)
+            return
         portable._check_folder(folder)
         portable.export_checkpoint(translate.checkpoint(args.model, args.system), folder, args.data, half=args.half)
         return

@@ -52,7 +52,7 @@ def write(folder: Path, content: Content, int8: bool = False) -> Dict[str, Any]:
     """
     check_folder(folder)
     stamped = fingerprint(dict(content.model.named_parameters()))
-    with _new_folder(folder) as place:
+    with new_folder(folder) as place:
         quantised = write_graphs(content.graphs, place, stamped, int8)
         for name, source in content.files.items():
             if isinstance(source, Path):
@@ -88,7 +88,7 @@ def check_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path) -> Iterator[Path]:
     """A folder beside ``folder`` that takes its place at the end, and is removed when the block raises."""
     target = Path(os.path.realpath(folder))
     target.parent.mkdir(parents=True, exist_ok=True)

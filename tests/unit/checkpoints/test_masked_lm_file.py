@@ -201,7 +201,7 @@ def test_wrong_configurations(tmp_path, changes, message):
     [
         (put("roberta.embeddings.token_type_embeddings.weight", 2, 8), r"has shape \(2, 8\), expected one row"),
         (put("lm_head.decoder.bias", 23), "expected them to be tied"),
-        (put("classifier.out_proj.bias", 3), "unknown tensors classifier"),
+        (put("roberta.adapter.bias", 3), r"unknown tensors roberta\.adapter"),
     ],
 )
 def test_wrong_huggingface_tensors(tmp_path, change, message):
