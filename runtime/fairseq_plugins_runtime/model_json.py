@@ -4,10 +4,12 @@ import json
 import math
 import reprlib
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 MAX_BYTES = 1 << 24
 """A larger ``model.json`` is not read."""
+LARGEST = 2**31 - 1
+"""Larger integers are not taken."""
 
 
 class ModelError(ValueError):
@@ -46,11 +48,11 @@ class Values:
             raise self.error(name, ", ".join(valid))
         return value
 
-    def integer(self, name: str, low: int, high: Optional[int] = None) -> int:
+    def integer(self, name: str, low: int, high: int = LARGEST) -> int:
         """An integer from ``low`` to ``high``."""
         value: Any = self.values.get(name)
-        if not _is_integer(value) or value < low or (high is not None and value > high):
-            raise self.error(name, f"an integer, at least {low}" + ("" if high is None else f", at most {high}"))
+        if not _is_integer(value) or not low <= value <= high:
+            raise self.error(name, f"an integer from {low} to {high}")
         return int(value)
 
     def number(self, name: str, low: float = -math.inf) -> float:

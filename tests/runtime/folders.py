@@ -30,10 +30,13 @@ def table(**moves):
 TRANSLATE = table(eins="one", zwei="two", drei="three", vier="four")
 
 
-def write_folder(path, passes=None, alignment=TRANSLATE, fingerprint=FINGERPRINT, **changes):
+def write_folder(path, passes=None, alignment=TRANSLATE, stamp=FINGERPRINT, **changes):
     """Write a folder of kind ``slots`` for de-en; slot 2 i holds source token i.
 
-    ``passes``: the table of the denoiser, None for no denoiser; ``changes``: entries of ``model.json``, None to leave one out.
+    Args:
+        passes: the table of the denoiser; None: no denoiser.
+        stamp: the fingerprint in the graphs.
+        changes: entries of ``model.json``; None: left out.
     """
     path = Path(path)
     path.mkdir()
@@ -41,7 +44,7 @@ def write_folder(path, passes=None, alignment=TRANSLATE, fingerprint=FINGERPRINT
     if passes is not None:
         graphs["denoising"] = _denoising(passes)
     for name, nodes in graphs.items():
-        _save(path / f"{name}.onnx", fingerprint, *nodes)
+        _save(path / f"{name}.onnx", stamp, *nodes)
     (path / "vocabulary.txt").write_text("".join(f"{symbol}\n" for symbol in SYMBOLS), encoding="utf-8")
     model = {
         "format": 1,
@@ -78,7 +81,7 @@ def write_folder(path, passes=None, alignment=TRANSLATE, fingerprint=FINGERPRINT
     return path
 
 
-def _save(path, fingerprint, nodes, inputs, outputs, constants):
+def _save(path, stamp, nodes, inputs, outputs, constants):
     """Write a graph; inputs and outputs: name -> (type, shape)."""
     values = [
         [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in side.items()]
@@ -87,7 +90,7 @@ def _save(path, fingerprint, nodes, inputs, outputs, constants):
     weights = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
     graph = helper.make_graph(nodes, path.stem, *values, weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    helper.set_model_props(model, {"fingerprint": fingerprint})
+    helper.set_model_props(model, {"fingerprint": stamp})
     onnx.save(model, path)
 
 
