@@ -44,12 +44,13 @@ class Text:
     def ids(self, line: str) -> List[int]:
         """The ids of a line of text, nothing around them; none of an empty one. ModelError: no Unicode text."""
         line = line.strip()
+        try:
+            line.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ModelError("the text has half of a surrogate pair; valid: Unicode text") from None
         if self._pieces is not None:
-            try:
-                # Joined and split as a line of pieces is: a piece may hold a space of another kind.
-                line = " ".join(self._pieces.Encode(line, out_type=str))
-            except UnicodeEncodeError:
-                raise ModelError("the text has half of a surrogate pair; valid: Unicode text") from None
+            # Joined and split as a line of pieces is: a piece may hold a space of another kind.
+            line = " ".join(self._pieces.Encode(line, out_type=str))
         return [self._ids.get(symbol, self.unknown) for symbol in line.split()]
 
     def text(self, ids: Iterable[int]) -> str:
