@@ -9,7 +9,7 @@ import torch
 from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
 from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
 from fairseq_plugins.ops.ctc import BestPath
-from fairseq_plugins_runtime.folder import Symbols
+from fairseq_plugins_runtime.folder import Graph, Symbols
 from fairseq_plugins_runtime.model_json import ModelError, Values
 from fairseq_plugins_runtime.slots import SlotDecoder
 
@@ -103,7 +103,7 @@ class Guided:
         return Guided(self.source[rows], self.length_log_probs[rows])
 
 
-class Graph:
+class Part(Graph):
     """A part of the model, as the runtime sees graphs."""
 
     def __init__(self, model, name):
@@ -140,7 +140,7 @@ def decoder(model, max_iter=10, adaptive=True, iterations=4, length_beam=1, **ch
         model=Values({"slots": {**described, **changes}, "search": search}, "model.json"),
         text=SimpleNamespace(target=range(SIZE), symbol=str),
         symbols=Symbols(BLANK, PAD, EOS, UNK),
-        graphs=lambda *names: {name: Graph(model, name) for name in names},
+        graphs=lambda *names: {name: Part(model, name) for name in names},
     )
     return SlotDecoder(folder)
 
