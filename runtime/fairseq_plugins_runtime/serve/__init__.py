@@ -1,0 +1,82 @@
+"""``python -m fairseq_plugins_runtime serve MODEL``: LibreTranslate's HTTP interface, and a page."""
+
+import argparse
+import ipaddress
+import logging
+from contextlib import suppress
+from typing import Sequence
+
+from ..translator import load
+from .limits import HELP, Limits
+
+logger = logging.getLogger(__name__)
+
+NEEDED = "fastapi uvicorn"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The options of ``serve``."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins_runtime serve",
+        description="Serve translations over HTTP, as LibreTranslate does, and a page for browsers at /.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "model", metavar="MODEL", nargs="+", help="a folder that `export --format onnx` wrote; one or more"
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen at; default: %(default)s, this machine only"
+    )
+    parser.add_argument("--port", type=_port, default=5000, metavar="N", help="default: %(default)s; 0: a free one")
+    parser.add_argument("--threads", type=_positive, metavar="N", help="of each pass; default: one per core")
+    for name, value in Limits()._asdict().items():
+        option = "--" + name.replace("_", "-")
+        parser.add_argument(
+            option, type=_positive, default=value, metavar="N", help=f"{HELP[name]}; default: %(default)s"
+        )
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns 0 at its end, or exits with status 2 and a message."""
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    try:
+        from .server import bound, build
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "starlette", "uvicorn"):
+            raise
+        parser.exit(2, f"{parser.prog}: error: {error.name} is missing; run: python -m pip install {NEEDED}\n")
+    try:
+        listener = bound(args.host, args.port)
+    except OSError as error:
+        parser.exit(2, f"{parser.prog}: error: --host {args.host} --port {args.port}: {error.strerror or error}\n")
+    try:
+        with listener:
+            if not _is_loopback(listener.getsockname()[0]):
+                logger.warning("--host %s: whoever reaches this address can use the service", args.host)
+            models = [load(folder, args.threads) for folder in args.model]
+            build(models, Limits(*(getattr(args, name) for name in Limits._fields))).run([listener])
+    except KeyboardInterrupt:
+        pass
+    except (ValueError, OSError) as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    return 0
+
+
+def _is_loopback(address: str) -> bool:
+    with suppress(ValueError):
+        return ipaddress.ip_address(address).is_loopback
+    return False
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}; valid: an integer, at least 1")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}; valid: 0 to 65535")
+    return int(text)

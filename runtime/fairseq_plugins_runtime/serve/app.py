@@ -1,0 +1,275 @@
+"""LibreTranslate's HTTP interface over one or several models, and the page that uses it."""
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, AsyncIterator, Awaitable, Callable, Dict, List, Sequence, Tuple
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from ..model_json import ModelError
+from ..translator import Translator
+from .asking import Asked, Pair, asked, fields, lines
+from .batching import Batcher, Failed, Job, Stopped
+from .limits import Limits, Refused
+from .names import name
+
+logger = logging.getLogger(__name__)
+
+PAGE = Path(__file__).resolve().parent / "page"
+PAGE_FILES = {  # path of a request -> file of the page, its type; nothing else is ever read
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+NOT_OFFERED = {  # of LibreTranslate's interface
+    "/detect": "no model here detects languages",
+    "/translate_file": "texts only",
+    "/suggest": "suggestions are not kept",
+}
+HEADERS = (
+    (b"content-security-policy", b"default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+FAILED = "the request failed; the service's log says why"
+RETRY_SECONDS = 1
+DISCARDED = 8
+"""So many times the allowed body is read and thrown away before the answer: a client that still sends would not see it."""
+
+
+class Service:
+    """Models by pair, the queue before them, and how requests pass through.
+
+    Raises ModelError: two models of the same pair.
+    """
+
+    def __init__(self, models: Sequence[Translator], limits: Limits) -> None:
+        self.limits, self.batcher = limits, Batcher(limits.batch_tokens)
+        self.models: Dict[Pair, Translator] = {}
+        self.open = 0  # requests at this moment
+        for model in models:
+            for pair in model.pairs:
+                if pair in self.models:
+                    raise ModelError(f"two models translate {pair[0]} to {pair[1]}; valid: one model a pair")
+                self.models[pair] = model
+
+    async def answer(self, request: Request, ask: Callable[[Asked], Awaitable[Any]]) -> Response:
+        """Read a request, check it and answer it within the limits. ``ask`` makes a job's future of what is asked."""
+        seconds = self.limits.max_seconds
+        if self.open >= self.limits.max_requests:
+            with suppress(asyncio.TimeoutError, Refused):
+                await asyncio.wait_for(received(request, self.limits.max_body), seconds)
+            raise Refused(503, f"{self.open} requests are waiting; try again later", RETRY_SECONDS)
+        self.open += 1
+        try:
+            return JSONResponse(await asyncio.wait_for(self._answer(request, ask), seconds))
+        except asyncio.TimeoutError:
+            raise Refused(504, f"the request took longer than {seconds} seconds") from None
+        except Stopped:
+            raise Refused(503, "the service is being stopped; try again later", RETRY_SECONDS) from None
+        except Failed:
+            raise Refused(500, FAILED) from None
+        finally:
+            self.open -= 1
+
+    async def _answer(self, request: Request, ask: Callable[[Asked], Awaitable[Any]]) -> Any:
+        body = await received(request, self.limits.max_body)
+        given = fields(request.headers.get("content-type", ""), request.scope["query_string"], body)
+        answer = asyncio.ensure_future(ask(asked(given, self.limits, self.models)))
+        gone = asyncio.ensure_future(request.receive())
+        try:
+            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise ClientDisconnect
+            return answer.result()
+        finally:
+            answer.cancel()
+            gone.cancel()
+
+    async def translation(self, what: Asked) -> Dict[str, Any]:
+        """What ``/translate`` answers: each line of each text translated, or the whole request refused."""
+        (source, target), model = what.pair, self.models[what.pair]
+        texts = [lines(text) for text in what.texts]
+        flat = [line for text in texts for line in text if line]
+        costs = await asyncio.to_thread(self._costs, model, what, texts)
+
+        def run(part: List[str]) -> List[str]:
+            return model.translate(part, source, target)
+
+        found = iter(await self._done(Job(what.pair, run, flat, costs)) if flat else ())
+        translated = ["\n".join(next(found) if line else "" for line in text) for text in texts]
+        return {"translatedText": what.answer(translated)}
+
+    async def trace(self, what: Asked) -> Dict[str, Any]:
+        """What ``/trace`` answers: the slots of one line, pass by pass."""
+        (source, target), model = what.pair, self.models[what.pair]
+        if model.kind != "slots":
+            raise Refused(400, f"{source} to {target}: this model has no slots")
+        texts = [lines(text) for text in what.texts]
+        if what.several or len(texts[0]) > 1:
+            raise Refused(400, "q has several lines; valid: one line")
+        costs = await asyncio.to_thread(self._costs, model, what, texts)
+
+        def run(part: List[str]) -> List[List[List[str]]]:
+            return [model.trace(line, source, target) for line in part]
+
+        found = await self._done(Job(("trace", what.pair), run, texts[0], costs)) if costs else [[]]
+        return {"passes": found[0]}
+
+    async def _done(self, job: Job) -> List[Any]:
+        self.batcher.submit(job)
+        return await asyncio.wrap_future(job.future)
+
+    @staticmethod
+    def _costs(model: Translator, what: Asked, texts: Sequence[Sequence[str]]) -> List[int]:
+        """Tokens of every line that is not empty. Raises Refused: a line that the model would cut."""
+        costs, longest = [], model.limits["source_tokens"]
+        for number, text in enumerate(texts):
+            for place, line in enumerate(text, start=1):
+                cost = model.count_tokens(line, what.pair[0]) if line else 0
+                if cost > longest:
+                    where = f"line {place} of q[{number}]" if what.several else f"line {place} of q"
+                    raise Refused(400, f"{where} has {cost} tokens; valid: at most {longest} a line")
+                costs += [cost] if line else []
+        return costs
+
+    def languages(self) -> List[Dict[str, Any]]:
+        """What ``/languages`` answers."""
+        codes = sorted({code for pair in self.models for code in pair})
+        targets = {code: sorted(target for source, target in self.models if source == code) for code in codes}
+        return [{"code": code, "name": name(code), "targets": targets[code]} for code in codes]
+
+    def settings(self) -> Dict[str, Any]:
+        """What ``/frontend/settings`` answers."""
+        first = dict(zip(("source", "target"), next(iter(self.models))))
+        return {
+            "charLimit": self.limits.max_characters,
+            "frontendTimeout": 500,
+            "apiKeys": False,
+            "keyRequired": False,
+            "suggestions": False,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
+            "language": {side: {"code": code, "name": name(code)} for side, code in first.items()},
+        }
+
+    def pairs(self) -> Dict[str, Any]:
+        """What ``/models`` answers, which the page reads."""
+        rows = [
+            {
+                "source": source,
+                "target": target,
+                "names": [name(source), name(target)],
+                "kind": model.kind,
+                "precision": model.precision,
+            }
+            for (source, target), model in self.models.items()
+        ]
+        return {"models": rows, "limits": self.limits._asdict()}
+
+
+async def received(request: Request, limit: int) -> bytes:
+    """The body. Raises Refused: longer than ``limit`` bytes, whatever its headers say."""
+    refused = Refused(413, f"the body is too long; valid: at most {limit} bytes")
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > DISCARDED * limit:
+        raise refused
+    kept, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > DISCARDED * limit:
+            break
+        if size <= limit:
+            kept.append(chunk)
+    if size > limit:
+        raise refused
+    return b"".join(kept)
+
+
+def create_app(service: Service) -> FastAPI:
+    """The routes of a service; its queue runs from the start of the application to its end."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.batcher.start()
+        yield
+        service.batcher.close()
+        await asyncio.to_thread(service.batcher.join, service.limits.max_seconds)
+
+    app = FastAPI(title="fairseq_plugins", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_api_route("/translate", _asking(service, service.translation), methods=["POST"])
+    app.add_api_route("/trace", _asking(service, service.trace), methods=["POST"])
+    answers = {"/languages": service.languages, "/frontend/settings": service.settings, "/models": service.pairs}
+    for path, call in {**answers, "/health": lambda: {"status": "ok"}}.items():
+        app.add_api_route(path, _constant(JSONResponse(call())), methods=["GET"])
+    for path, (file, kind) in PAGE_FILES.items():
+        page = Response((PAGE / file).read_bytes(), media_type=kind)
+        app.add_api_route(path, _constant(page), methods=["GET", "HEAD"])
+    for path, reason in NOT_OFFERED.items():
+        app.add_api_route(path, _constant(_error(501, f"{path} is not offered: {reason}")), methods=["POST"])
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(Exception, _failed)
+    return app
+
+
+def _asking(service: Service, ask: Callable[[Asked], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
+    async def route(request: Request) -> Response:
+        return await service.answer(request, ask)
+
+    return route
+
+
+def _constant(response: Response) -> Callable[[], Awaitable[Response]]:
+    async def route() -> Response:
+        return response
+
+    return route
+
+
+def _error(status: int, message: str, headers: Any = None) -> JSONResponse:
+    return JSONResponse({"error": message}, status, headers)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return _error(error.status, error.message, error.headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, f"{request.method} {request.url.path}: {error.detail}", error.headers)
+
+
+async def _gone(_: Request, error: Exception) -> Response:
+    return _error(400, "the client left")  # which nobody reads
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    return _error(500, FAILED)
+
+
+class Secured:
+    """The application with the same security headers on every answer."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def sending(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers: List[Tuple[bytes, bytes]] = list(message.get("headers", ()))
+                message = {**message, "headers": [*headers, *HEADERS]}
+            await send(message)
+
+        await self.app(scope, receive, sending)

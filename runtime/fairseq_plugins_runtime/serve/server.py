@@ -1,0 +1,63 @@
+"""The service on a socket: it listens once its models are loaded, and ends without losing what is in work."""
+
+import logging
+import socket
+from typing import Any, List, Optional, Sequence
+
+import uvicorn
+
+from ..translator import Translator
+from .app import Secured, Service, create_app
+from .limits import Limits
+
+logger = logging.getLogger(__name__)
+
+HEAD_BYTES = 1 << 16
+"""Of a request's first line and headers, without the text of a query string."""
+QUERY_BYTES = 12  # of a character, at most: four bytes, each as %XX
+
+
+class Server(uvicorn.Server):
+    """Says where it listens; at its end, waiting requests are told so and those in work are answered."""
+
+    def __init__(self, service: Service, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.service = service
+
+    async def startup(self, sockets: Optional[List[socket.socket]] = None) -> None:
+        await super().startup(sockets)
+        host, port = (sockets or [])[0].getsockname()[:2]
+        pairs = ", ".join("-".join(pair) for pair in self.service.models)
+        logger.info("serving %s at http://%s:%d", pairs, f"[{host}]" if ":" in host else host, port)
+
+    async def shutdown(self, sockets: Optional[List[socket.socket]] = None) -> None:
+        logger.info("stopping: %d open requests", self.service.open)
+        self.service.batcher.close()
+        await super().shutdown(sockets)
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket of that address, not yet listening. Raises OSError: it is taken, or not of this machine."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    found = socket.socket(family, kind, protocol)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+def build(models: Sequence[Translator], limits: Limits) -> Server:
+    """The server; its ``run([socket])`` ends with a signal. Raises ModelError: two models of the same pair."""
+    service = Service(models, limits)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    settings: Any = dict(log_config=None, access_log=False, server_header=False, ws="none", http="h11", loop="asyncio")
+    config = uvicorn.Config(
+        Secured(create_app(service)),
+        **settings,
+        h11_max_incomplete_event_size=HEAD_BYTES + QUERY_BYTES * limits.max_characters,
+        timeout_graceful_shutdown=limits.max_seconds,
+    )
+    return Server(service, config)

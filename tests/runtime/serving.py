@@ -1,0 +1,35 @@
+"""The service in this process: a real uvicorn on a free port of the loopback, over translators that the test made."""
+
+import contextlib
+import threading
+import time
+
+from fairseq_plugins_runtime.serve.limits import Limits
+from fairseq_plugins_runtime.serve.server import bound, build
+
+SECONDS = 30
+
+
+@contextlib.contextmanager
+def serving(*models, **limits):
+    """Yields the server, with its address as ``url``; it is stopped at the end."""
+    with bound("127.0.0.1", 0) as listener:
+        server = build(models, Limits(**limits))
+        server.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        until(lambda: server.started)
+        try:
+            yield server
+        finally:
+            server.should_exit = True
+            thread.join(SECONDS)
+            assert not thread.is_alive()
+
+
+def until(condition):
+    """Wait for another thread, at most ``SECONDS``."""
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
