@@ -14,7 +14,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 from .. import translate
 from ..checkpoints import export as portable
 from ..own_commands import run
-from . import encoder_decoder, huggingface, huggingface_seq2seq, slots
+from . import encoder_decoder, encoders, huggingface, huggingface_seq2seq, slots
 from . import folder as folders
 
 logger = logging.getLogger(__name__)
@@ -22,6 +22,12 @@ logger = logging.getLogger(__name__)
 PROGRAM = "python -m fairseq_plugins export"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 FORMATS = ("onnx", "safetensors", "huggingface")
+MEANT_FOR = {
+    **dict.fromkeys(("int8", "encoder", "source_lang", "target_lang"), ("onnx",)),
+    "half": ("safetensors",),
+    "heads": ("onnx", "huggingface"),
+}
+"""Option -> the formats for which it means something."""
 TRANSLATING: Tuple[ModuleType, ...] = (slots, encoder_decoder)
 """Files with ``MODELS``, classes whose models they export, and ``content(translator, pairs)``."""
 
@@ -54,7 +60,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--system", metavar="NAME", help="of a folder of several systems; default: the better on validation"
     )
     parser.add_argument(
-        "--heads", type=int, metavar="N", help="huggingface: attention heads, for files that do not tell"
+        "--encoder",
+        action="store_true",
+        help="onnx: the encoder alone, of whatever model --pretrained-encoder reads; models that translate are exported whole",
+    )
+    parser.add_argument(
+        "--heads", type=int, metavar="N", help="attention heads of an encoder, for files that do not tell"
     )
     parser.add_argument("--data", metavar="DIR", help="where dict.LANG.txt and the pieces are, as for translate")
     parser.add_argument("--source-lang", "-s", metavar="LANG", help="of a model of several pairs; default: all pairs")
@@ -90,22 +101,14 @@ def back(line: Sequence[str]) -> int:
 def work(args: argparse.Namespace, rest: Sequence[str]) -> None:
     """Export a model. Raises ValueError: something that cannot be exported, or options that have no meaning for the format."""
     folder = Path(args.folder)
-    if args.heads and args.format != "huggingface":
-        raise ValueError(f"--heads: has no meaning with --format {args.format}; leave it out")
-    if args.format != "onnx":
-        half = ("half",) if args.format == "huggingface" else ()
-        names = [name for name in ("int8", "source_lang", "target_lang", *half) if getattr(args, name)]
-        given = [f"--{name.replace('_', '-')}" for name in names] + list(rest)
-        if given:
-            raise ValueError(f"{given[0]}: has no meaning with --format {args.format}; leave it out")
-        if args.format == "huggingface":
-            huggingface.export_huggingface(translate.checkpoint(args.model, args.system), folder, args.data, args.heads)
-            return
+    check_options(args, rest)
+    if args.format == "huggingface":
+        huggingface.export_huggingface(translate.checkpoint(args.model, args.system), folder, args.data, args.heads)
+        return
+    if args.format == "safetensors":
         portable._check_folder(folder)
         portable.export_checkpoint(translate.checkpoint(args.model, args.system), folder, args.data, half=args.half)
         return
-    if args.half:
-        raise ValueError("--half: has no meaning with --format onnx; leave it out")
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(
@@ -115,9 +118,22 @@ def work(args: argparse.Namespace, rest: Sequence[str]) -> None:
     folders.write(folder, content(args, rest), args.int8)
 
 
+def check_options(args: argparse.Namespace, rest: Sequence[str]) -> None:
+    """Raise ValueError for an option that has no meaning for the format."""
+    others = rest if args.format != "onnx" else ()
+    names = [name for name, formats in MEANT_FOR.items() if getattr(args, name) and args.format not in formats]
+    given = [*(f"--{name.replace('_', '-')}" for name in names), *others]
+    if given:
+        raise ValueError(f"{given[0]}: has no meaning with --format {args.format}; leave it out")
+
+
 def content(args: argparse.Namespace, rest: Sequence[str]) -> folders.Content:
     """What MODEL is, by its class. Raises ValueError for a class that cannot be exported."""
     path = translate.checkpoint(args.model, args.system)
+    if args.encoder or encoders.understands(path):
+        if rest:
+            raise ValueError(f"{rest[0]}: has no meaning for an encoder; leave it out")
+        return encoders.content(path, args.data, args.heads, args.encoder)
     translator, pairs = load(path, args, rest)
     for module in TRANSLATING:
         if isinstance(translator.model, module.MODELS):

@@ -150,7 +150,34 @@ class Step(nn.Module):
         return self.close(x, self.compute(self.ready(x), *rest))
 
 
-class EncoderGraph(nn.Module):
+class StatesGraph(nn.Module):
+    """Source -> states.
+
+    Args:
+        encoder: stock-shaped.
+        positions: longest source.
+    """
+
+    def __init__(self, encoder: Any, positions: int):
+        super().__init__()
+        self.words, self.norm = Words(encoder, positions), encoder.layer_norm
+        self.attentions, self.networks = nn.ModuleList(), nn.ModuleList()
+        for layer in encoder.layers:
+            self.attentions.append(Step(layer, layer.self_attn_layer_norm, EncoderAttention(layer.self_attn)))
+            self.networks.append(Step(layer, layer.final_layer_norm, FeedForward(layer, layer.fc1, layer.fc2)))
+
+    def states(self, source: Tensor) -> Tensor:
+        """(B, S) ids -> (B, S, C), what the stock encoder computes; at padding it means nothing."""
+        inside = source.ne(self.words.pad)
+        places = inside.long().cumsum(1) * inside + self.words.pad
+        mask = padding(source, self.words.pad)
+        x = self.words(source, places)
+        for attention, network in zip(self.attentions, self.networks):
+            x = network(attention(x, mask))
+        return x if self.norm is None else self.norm(x)
+
+
+class EncoderGraph(StatesGraph):
     """Source -> keys and values of the cross-attention of every decoder layer.
 
     Args:
@@ -159,28 +186,12 @@ class EncoderGraph(nn.Module):
     """
 
     def __init__(self, model: Any, positions: int):
-        super().__init__()
-        encoder = model.encoder
-        self.words, self.norm = Words(encoder, positions), encoder.layer_norm
-        self.attentions, self.networks = nn.ModuleList(), nn.ModuleList()
-        for layer in encoder.layers:
-            self.attentions.append(Step(layer, layer.self_attn_layer_norm, EncoderAttention(layer.self_attn)))
-            self.networks.append(Step(layer, layer.final_layer_norm, FeedForward(layer, layer.fc1, layer.fc2)))
+        super().__init__(model.encoder, positions)
         crosses = [layer.encoder_attn for layer in model.decoder.layers]
         self.cross = nn.ModuleList(Attention(stock) for stock in crosses)
         self.keys_values = nn.ModuleList(merged([(stock.k_proj, 1.0), (stock.v_proj, 1.0)]) for stock in crosses)
         for attention in self.cross:
             del attention.out
-
-    def states(self, source: Tensor) -> Tensor:
-        """(B, S) ids -> (B, S, C), what the stock encoder computes."""
-        inside = source.ne(self.words.pad)
-        places = inside.long().cumsum(1) * inside + self.words.pad
-        mask = padding(source, self.words.pad)
-        x = self.words(source, places)
-        for attention, network in zip(self.attentions, self.networks):
-            x = network(attention(x, mask))
-        return x if self.norm is None else self.norm(x)
 
     def forward(self, source: Tensor) -> Tuple[Tensor, ...]:
         """(B, S) ids -> L keys (B, H, D, S), then L values (B, H, S, D)."""

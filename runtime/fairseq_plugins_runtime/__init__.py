@@ -1,7 +1,10 @@
 """Runs models that ``python -m fairseq_plugins export --format onnx`` wrote, with onnxruntime, sentencepiece and numpy alone."""
 
+from .answers import Answer
+from .encoder import Classified, Encoder
+from .loading import load
 from .model_json import ModelError
-from .translator import Translation, Translator, load
+from .translator import Translation, Translator
 from .version import VERSION as __version__
 
-__all__ = ["ModelError", "Translation", "Translator", "__version__", "load"]
+__all__ = ["Answer", "Classified", "Encoder", "ModelError", "Translation", "Translator", "__version__", "load"]

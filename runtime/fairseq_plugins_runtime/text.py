@@ -1,14 +1,12 @@
 """Text to ids and ids to text, as fairseq does it with a dictionary and a sentencepiece model."""
 
 from pathlib import Path
-from typing import Iterable, List, Optional, Sequence
+from typing import Iterable, List, Optional, Sequence, Tuple
 
 import sentencepiece
 
 from .model_json import ModelError
-
-SPACE = "\u2581"
-"""What sentencepiece writes for a space."""
+from .places import SPACE, Span, pieces_of
 
 
 def read_vocabulary(path: Path) -> List[str]:
@@ -44,14 +42,17 @@ class Text:
     def ids(self, line: str) -> List[int]:
         """The ids of a line of text, nothing around them; none of an empty one. ModelError: no Unicode text."""
         line = line.strip()
-        try:
-            line.encode("utf-8")
-        except UnicodeEncodeError:
-            raise ModelError("the text has half of a surrogate pair; valid: Unicode text") from None
+        _check(line)
         if self._pieces is not None:
             # Joined and split as a line of pieces is: a piece may hold a space of another kind.
             line = " ".join(self._pieces.Encode(line, out_type=str))
         return [self._ids.get(symbol, self.unknown) for symbol in line.split()]
+
+    def pieces(self, text: str) -> Tuple[List[int], List[Span]]:
+        """The ids of a text as it stands, and the characters that each covers. ModelError: no Unicode text."""
+        _check(text)
+        pieces, spans = pieces_of(text, self._pieces)
+        return [self._ids.get(piece, self.unknown) for piece in pieces], spans
 
     def text(self, ids: Iterable[int]) -> str:
         """The text of ids of ``target``."""
@@ -66,6 +67,13 @@ class Text:
                 "the model was exported with"
             )
         return self.target[number]
+
+
+def _check(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ModelError("the text has half of a surrogate pair; valid: Unicode text") from None
 
 
 def _read_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
