@@ -13,6 +13,8 @@ from .hypothesis import Hypothesis
 
 MAX_PERIOD = 16
 """Longer cycles of outputs are not looked for."""
+MOST_LOGITS = 1 << 28
+"""Of one pass, 1 GiB in float32: larger batches are decoded in parts."""
 
 
 class Path(NamedTuple):
@@ -70,7 +72,11 @@ class SlotDecoder:
 
     def decode(self, source: np.ndarray, pair: Pair, scored: bool) -> List[Hypothesis]:
         """The hypotheses of a batch; source: (B, S) int64, padded on the right. ``scored``: scores are needed."""
-        return self.passes(source, scored)[0]
+        logits = len(self.text.target) * source.shape[1] * self.upsample * max(self.length_beam, 1)
+        rows, found = max(MOST_LOGITS // logits, 1), []
+        for first in range(0, len(source), rows):
+            found += self.passes(source[first : first + rows], scored)[0]
+        return found
 
     def passes(self, source: np.ndarray, scored: bool) -> Tuple[List[Hypothesis], List[Path]]:
         """The hypotheses, and what each pass gave of the sentences: the alignment's first, each sentence's last from then on."""

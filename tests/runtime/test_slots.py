@@ -9,6 +9,7 @@ import torch
 from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
 from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
 from fairseq_plugins.ops.ctc import BestPath
+from fairseq_plugins_runtime import slots
 from fairseq_plugins_runtime.folder import Graph, Symbols
 from fairseq_plugins_runtime.model_json import ModelError, Values
 from fairseq_plugins_runtime.slots import SlotDecoder
@@ -31,7 +32,7 @@ class MadeUp:
         self.filling = rng.integers(1, SIZE, shape)
         self.scores = -rng.random(shape).astype(np.float32)
         self.lengths = -rng.random((16, LENGTHS)).round(1).astype(np.float32)  # with equal ones
-        self.runs = 0
+        self.runs = self.widest = 0
 
     def choice(self, source):
         """Which table each sentence has."""
@@ -40,6 +41,7 @@ class MadeUp:
     def unit(self, name, tokens, lengths, source):
         """best, pieces, log_probs; nothing sensible in padding."""
         self.runs += 1
+        self.widest = max(self.widest, len(tokens))
         shift = np.zeros_like(tokens)
         if name == "alignment":  # reads the whole sentence
             places = np.arange(tokens.shape[1])[None]
@@ -223,6 +225,21 @@ def test_a_batch_gives_what_its_sentences_give_alone(alignment):
         assert alone.score == pytest.approx(hypothesis.score, abs=1e-6)
 
 
+@pytest.mark.cases("alignment length_beam", ("ctc", 1), ("mask_predict", 3))
+def test_logits_of_a_pass_are_limited(monkeypatch, alignment, length_beam):
+    model, source = MadeUp(alignment), sources()
+    one = decoder(model, length_beam=length_beam)
+    whole = one.decode(source, None, scored=True)
+    assert model.widest == SENTENCES * length_beam
+    monkeypatch.setattr(slots, "MOST_LOGITS", 3 * SIZE * 2 * source.shape[1] * length_beam)
+    model.widest = 0
+    wanted = [(hypothesis.tokens, hypothesis.passes) for hypothesis in whole]
+    assert [(found.tokens, found.passes) for found in one.decode(source, None, scored=True)] == wanted
+    assert model.widest == 3 * length_beam
+    monkeypatch.setattr(slots, "MOST_LOGITS", 1)
+    assert len(one.decode(source, None, scored=True)) == SENTENCES
+
+
 def test_without_scores_the_tokens_are_the_same():
     one = decoder(MadeUp())
     scored, plain = (one.decode(sources(), None, scored=flag) for flag in (True, False))
@@ -235,9 +252,9 @@ def test_trace_has_the_slots_of_every_pass():
     for row, hypothesis in zip(source, wanted):
         trace = one.trace(row[None, row != PAD])
         assert len(trace) == hypothesis["steps"] + 1
-        assert {len(slots) for slots in trace} == {2 * int((row != PAD).sum())}
-        for slots, past in zip(trace, hypothesis["history"]):
-            kept = [piece for piece, before in zip(slots, [None, *slots]) if piece not in ("", before)]
+        assert {len(pieces) for pieces in trace} == {2 * int((row != PAD).sum())}
+        for pieces, past in zip(trace, hypothesis["history"]):
+            kept = [piece for piece, before in zip(pieces, [None, *pieces]) if piece not in ("", before)]
             assert kept == [str(number) for number in past["tokens"].tolist()]
 
 
