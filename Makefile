@@ -102,6 +102,7 @@ bench: $(STAMPS)/peers  ## speed and memory against peers: ratios in one run, ta
 	$(PY) -m benchmarks.sga_training_step $(BENCH_ARGS)
 	$(PY) -m benchmarks.decoding $(BENCH_ARGS)
 	$(PY) -m benchmarks.free_decoding $(BENCH_ARGS)
+	$(PY) -m benchmarks.deployment
 	$(PY) -m benchmarks.data_path
 	$(PY) -m benchmarks.nlu_data_path
 	$(PY) -m benchmarks.csr_data_path
