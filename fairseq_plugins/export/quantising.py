@@ -8,6 +8,9 @@ import numpy as np
 logger = logging.getLogger(__name__)
 
 LARGEST = 127  # symmetric: -128 is not used, so that zero is exact
+MIDDLE = 128  # what zero is among activations, which have no sign
+TINY = 1e-12  # for rows of zeros
+DOMAIN, PRODUCT = "com.microsoft", "MatMulIntegerToFloat"
 
 
 def quantise(graph: Any, names: Dict[bytes, str]) -> List[str]:
@@ -42,6 +45,7 @@ class _Quantiser:
         for name, value in list(self.graph.initializers.items()):
             if not value.uses():
                 del self.graph.initializers[name]
+        self.graph.opset_imports[DOMAIN] = 1
         return list(self.listed)
 
     # ---- What is replaced. ----
@@ -60,14 +64,19 @@ class _Quantiser:
         new = _Nodes(node)
         if transposed:
             weight = new("Transpose", weight, perm=[1, 0])
-        quantised, factor, shift = self._input(node.inputs[0], new)
-        product = new("Cast", new("MatMulInteger", quantised, weight, shift, zero), to=1)
-        result = new("Mul", product, new("Mul", factor, scale))
-        if node.op_type == "Gemm" and len(node.inputs) > 2 and node.inputs[2] is not None:
-            result = new("Add", result, node.inputs[2])
+        bias = node.inputs[2] if node.op_type == "Gemm" and len(node.inputs) > 2 else None
+        result = self._by_rows(node.inputs[0], weight, scale, zero, new)
+        if bias is not None:
+            result = new("Add", result, bias)
         new.replace(result)
         if turn is not None and not turn.outputs[0].uses():
             self.graph.remove(turn, safe=True)
+
+    def _by_rows(self, value: Any, weight: Any, scale: Any, zero: Any, new: "_Nodes") -> Any:
+        """A product with a scale for each row of the input."""
+        rows, largest = self._input(value, new)
+        step, middle = self._shared("step", np.float32(1 / LARGEST)), self._shared("middle", np.uint8(MIDDLE))
+        return new("Mul", new(PRODUCT, rows, weight, step, scale, middle, zero, domain=DOMAIN), largest)
 
     def _embedding(self, node: Any) -> None:
         """Rows of a constant table."""
@@ -118,10 +127,19 @@ class _Quantiser:
         return value
 
     def _input(self, value: Any, new: "_Nodes") -> Any:
-        """Quantised input, its scale and its zero point; made once for products that read the same."""
+        """The rows of an input in 8 bits, and the largest magnitude of each; made once for products that read the same."""
         if value not in self.inputs:
-            self.inputs[value] = new.several("DynamicQuantizeLinear", 3, value)
+            last = self._shared("last", np.array([-1]))
+            largest = new("Max", new("ReduceMax", new("Abs", value), last), self._shared("tiny", np.float32(TINY)))
+            step, middle = self._shared("step", np.float32(1 / LARGEST)), self._shared("middle", np.uint8(MIDDLE))
+            self.inputs[value] = new("QuantizeLinear", new("Div", value, largest), step, middle), largest
         return self.inputs[value]
+
+    def _shared(self, name: str, value: Any) -> Any:
+        """A constant of all products."""
+        name = f"quantised_{name}"
+        found = self.graph.initializers.get(name)
+        return self._constant(name, np.asarray(value)) if found is None else found
 
 
 def _digest(values: np.ndarray) -> bytes:
@@ -142,15 +160,13 @@ class _Nodes:
     def __init__(self, node: Any):
         self.node = node
 
-    def several(self, kind: str, outputs: int, *inputs: Any, **attributes: Any) -> Any:
+    def __call__(self, kind: str, *inputs: Any, domain: str = "", **attributes: Any) -> Any:
+        """The output of a new node."""
         import onnx_ir
 
-        made = onnx_ir.node(kind, inputs, attributes=attributes, num_outputs=outputs)
+        made = onnx_ir.node(kind, inputs, attributes=attributes, domain=domain)
         self.node.graph.insert_before(self.node, made)
-        return made.outputs
-
-    def __call__(self, kind: str, *inputs: Any, **attributes: Any) -> Any:
-        return self.several(kind, 1, *inputs, **attributes)[0]
+        return made.outputs[0]
 
     def replace(self, value: Any) -> None:
         """``value`` takes the place of the node's output."""

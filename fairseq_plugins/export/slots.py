@@ -1,25 +1,21 @@
 """SGA and ``nat_ctc``: an encoder, an alignment and a denoising pass, each a graph."""
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..models.baselines.nat_ctc import NATCTCModel
-from ..models.sga.guidance import Guidance
 from ..models.sga.model import SGAModel
-from ..modules.prefix_encoder import Prefix
-from ..modules.prompts import Prompts
-from ..ops.masks import lengths_to_padding_mask
 from ..translate import Translator
 from . import text
 from .folder import Content
 from .graphs import Graph
+from .slot_graphs import NATDecoder, NATEncoder, SGAEncoder, SGAUnit
 
 MODELS = (SGAModel, NATCTCModel)
 
-SENTENCES, SOURCE = 3, 7  # sizes of the examples that graphs are traced with
+SENTENCES, SOURCE, SLOTS = 3, 7, 15  # sizes of the examples that graphs are traced with
 
 
 def content(translator: Translator, pairs: Sequence[text.Pair]) -> Content:
@@ -57,111 +53,43 @@ def describe(model: Any) -> Dict[str, Any]:
 
 def graphs(model: Any) -> Dict[str, Graph]:
     """The graphs of a model: ``encoder``, ``alignment`` and, where it has one, ``denoising``."""
-    return sga_graphs(model)
-
-
-# ---- SGA. ----
+    return sga_graphs(model) if isinstance(model, SGAModel) else nat_graphs(model)
 
 
 def sga_graphs(model: SGAModel) -> Dict[str, Graph]:
     """Graphs of an SGA model, its prompts folded in."""
-    pad = model.masked_lm.sizes.padding_idx
-    source = torch.full((SENTENCES, SOURCE), pad + 1)
-    source[1, SOURCE - 2 :] = pad
-    lengths = source.ne(pad).sum(dim=1) * 2
-    encoder = Encoder(model)
+    source, lengths = examples(model.masked_lm.sizes.padding_idx)
+    encoder = SGAEncoder(model)
     with torch.no_grad():
         keys, values, *_ = encoder(source)
-    tokens = torch.full((SENTENCES, 2 * SOURCE + 1), model.mask)
+    tokens = torch.full((SENTENCES, SLOTS), model.mask)
     inputs = {"tokens": tokens, "lengths": lengths, "source": source, "keys": keys, "values": values}
-    batch_and_source = (1, 3)
-    varying = {
-        "tokens": (0, 1),
-        "lengths": (0,),
-        "source": (0, 1),
-        "keys": batch_and_source,
-        "values": batch_and_source,
-    }
-    pieces = ["pieces"] if model.has_denoiser and model.fill_blanks else []
-    outputs = ["best", *pieces, "log_probs"]  # no output may have the name of an input
+    varying = {"tokens": (0, 1), "lengths": (0,), "source": (0, 1), **dict.fromkeys(("keys", "values"), (1, 3))}
     predicted = [] if model.length_predictor is None else ["length_log_probs"]
     found = {"encoder": Graph(encoder, {"source": source}, {"source": (0, 1)}, ["keys", "values", *predicted])}
-    units = {"alignment": model.alignment_prompts, "denoising": model.denoiser_prompts}
-    for name, prompts in units.items():
+    for name, prompts in {"alignment": model.alignment_prompts, "denoising": model.denoiser_prompts}.items():
+        read = model.has_denoiser and model.fill_blanks and (name == "denoising" or model.length_predictor is None)
+        outputs = ["best", *(["pieces"] if read else []), "log_probs"]  # an output has no name of an input
         if prompts is not None:
-            found[name] = Graph(Unit(model, prompts, bool(pieces)), inputs, varying, outputs)
+            found[name] = Graph(SGAUnit(model, prompts, read), inputs, varying, outputs)
     return found
 
 
-class FixedPrompts(nn.Module):
-    """The prompts of a unit as they are after training, scaled and split into heads."""
-
-    keys: Tensor
-    values: Tensor
-
-    def __init__(self, prompts: Prompts):
-        super().__init__()
-        with torch.no_grad():
-            pairs = prompts()
-        self.register_buffer("keys", torch.stack([key for key, _ in pairs]))  # L 1 H P D
-        self.register_buffer("values", torch.stack([value for _, value in pairs]))
-
-    @property
-    def key(self) -> Tensor:
-        """(L, P, D): of one head, for the number of prompts."""
-        return self.keys[:, 0, 0]
-
-    def forward(self) -> Prefix:
-        """One (keys, values) pair per layer, each (1, H, P, D)."""
-        return list(zip(self.keys.unbind(), self.values.unbind()))
+def nat_graphs(model: NATCTCModel) -> Dict[str, Graph]:
+    """Graphs of a ``nat_ctc`` model."""
+    source, lengths = examples(model.encoder.padding_idx)
+    encoder = NATEncoder(model)
+    with torch.no_grad():
+        inputs = {"lengths": lengths, "source": source, "states": encoder(source)}
+    varying = {"lengths": (0,), "source": (0, 1), "states": (0, 1)}
+    return {
+        "encoder": Graph(encoder, {"source": source}, {"source": (0, 1)}, ["states"]),
+        "alignment": Graph(NATDecoder(model), inputs, varying, ["best", "log_probs"]),
+    }
 
 
-class Encoder(nn.Module):
-    """The encoder unit and the projection of its layers to the semantic guidance."""
-
-    def __init__(self, model: SGAModel):
-        super().__init__()
-        self.model, self.prompts = model, FixedPrompts(model.encoder_prompts)
-
-    def forward(self, source: Tensor) -> Tuple[Tensor, ...]:
-        """(B, S) int64 -> keys and values, (L, B, H, S, D), and log-probabilities of the lengths, (B, N), if predicted."""
-        model, encoder = self.model, self.model.masked_lm.sentence_encoder
-        layers = encoder(source, prefix=self.prompts())
-        keys, values = zip(*(model.semantic(hidden) for hidden in layers))
-        found = (torch.stack(keys), torch.stack(values))
-        if model.length_predictor is None:
-            return found
-        return (*found, model.length_predictor(layers[-1], source.eq(encoder.padding_idx)))
-
-
-class Unit(nn.Module):
-    """The alignment or the denoiser unit with the output projection, and the best token of each slot."""
-
-    def __init__(self, model: SGAModel, prompts: Prompts, pieces: bool):
-        super().__init__()
-        self.model, self.prompts, self.pieces = model, FixedPrompts(prompts), pieces
-
-    def forward(
-        self, tokens: Tensor, lengths: Tensor, source: Tensor, keys: Tensor, values: Tensor
-    ) -> Tuple[Tensor, ...]:
-        """Best tokens (B, T), with ``pieces`` also the best ones beside the blank (B, T), and log-probabilities (B, T)."""
-        model = self.model
-        padding = source.eq(model.masked_lm.sizes.padding_idx)
-        guidance = Guidance(list(zip(keys.unbind(), values.unbind())), padding)
-        hidden = model.run_unit(tokens, lengths, self.prompts, guidance)
-        logits = F.linear(hidden, *model.projection)
-        return best(logits, lengths, model.blank, self.pieces)
-
-
-def best(logits: Tensor, lengths: Tensor, blank: int, pieces: bool) -> Tuple[Tensor, ...]:
-    """The best token of each slot, with ``pieces`` also the best beside the blank, and the log-probability of the best.
-
-    In padding they are the blank and 0.
-    """
-    outside = lengths_to_padding_mask(lengths, logits.size(1))
-    log_probs = logits.amax(dim=-1) - logits.logsumexp(dim=-1)
-    found: List[Tensor] = [logits.argmax(dim=-1).masked_fill(outside, blank)]
-    if pieces:
-        is_blank = torch.arange(logits.size(-1)) == blank
-        found.append(logits.masked_fill(is_blank, float("-inf")).argmax(dim=-1).masked_fill(outside, blank))
-    return (*found, log_probs.masked_fill(outside, 0.0))
+def examples(pad: int) -> Tuple[Tensor, Tensor]:
+    """A source (B, S) with padding, and slots (B,)."""
+    source = torch.full((SENTENCES, SOURCE), pad + 1)
+    source[1, SOURCE - 2 :] = pad
+    return source, source.ne(pad).sum(dim=1) * 2

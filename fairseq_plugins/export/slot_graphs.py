@@ -1,0 +1,200 @@
+"""The units of SGA and of ``nat_ctc`` as modules without state, for graphs.
+
+They hold the weights of the model's own layers. Queries, keys and values are one product, the scale of the queries is in their
+weights, and prompts are constants.
+
+B sentences, S source tokens, T slots, P prompts, L layers, H heads of width D, C = H D, V entries.
+"""
+
+from typing import Any, List, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..models.baselines.nat_ctc import NATCTCModel
+from ..models.sga.model import SGAModel
+from ..modules.prefix_encoder import PrefixSelfAttention
+from ..modules.prompts import Prompts
+from ..ops.masks import additive_key_mask, lengths_to_padding_mask
+from .stock_graphs import Attention, CrossAttention, EncoderAttention, EncoderGraph, FeedForward, Step, attend, merged
+
+
+def best(logits: Tensor, lengths: Tensor, blank: int, pieces: bool) -> Tuple[Tensor, ...]:
+    """The best token of each slot, with ``pieces`` also the best beside the blank, and the log-probability of the best.
+
+    (B, T, V) logits and (B,) lengths -> (B, T) each; in padding they are the blank and 0.
+    """
+    outside = lengths_to_padding_mask(lengths, logits.size(1))
+    log_probs = logits.amax(dim=-1) - logits.logsumexp(dim=-1)
+    found: List[Tensor] = [logits.argmax(dim=-1).masked_fill(outside, blank)]
+    if pieces:
+        is_blank = torch.arange(logits.size(-1)) == blank
+        found.append(logits.masked_fill(is_blank, float("-inf")).argmax(dim=-1).masked_fill(outside, blank))
+    return (*found, log_probs.masked_fill(outside, 0.0))
+
+
+# ---- SGA. ----
+
+
+class FixedPrompts(nn.Module):
+    """The prompts of a unit as they are after training, scaled and split into heads."""
+
+    keys: Tensor
+    values: Tensor
+
+    def __init__(self, prompts: Prompts):
+        super().__init__()
+        with torch.no_grad():
+            pairs = prompts()
+        self.register_buffer("keys", torch.stack([key for key, _ in pairs]))  # L 1 H P D
+        self.register_buffer("values", torch.stack([value for _, value in pairs]))
+        self.count = self.keys.size(3)
+
+    def forward(self, sentences: int) -> Tuple[Tensor, Tensor]:
+        """Keys and values, each (L, B, H, P, D)."""
+        return self.keys.expand(-1, sentences, -1, -1, -1), self.values.expand(-1, sentences, -1, -1, -1)
+
+
+class PrefixAttention(Attention):
+    """Self-attention over a prefix and the sentence."""
+
+    def __init__(self, own: PrefixSelfAttention):
+        nn.Module.__init__(self)
+        self.heads, self.width = own.heads, own.q_proj.out_features // own.heads
+        self.qkv = merged([(own.q_proj, self.width**-0.5), (own.k_proj, 1.0), (own.v_proj, 1.0)])
+        self.out = own.out_proj
+
+    def forward(self, x: Tensor, mask: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """(B, S, C), (B, 1, 1, P + S) to add to the weights, prefix (B, H, P, D) each -> (B, S, C)."""
+        query, key, value = (self.split(part) for part in self.qkv(x).chunk(3, -1))
+        keys, values = torch.cat([keys, key], 2), torch.cat([values, value], 2)
+        return self.join(attend(query, keys.transpose(-1, -2), values, mask))
+
+
+class MaskedLMLayers(nn.Module):
+    """Embedding and layers of the frozen masked LM."""
+
+    def __init__(self, model: SGAModel):
+        super().__init__()
+        encoder = model.masked_lm.sentence_encoder
+        self.tokens, self.places, self.norm = encoder.embed_tokens, encoder.embed_positions, encoder.layernorm_embedding
+        self.attentions = nn.ModuleList(PrefixAttention(layer.self_attn) for layer in encoder.layers)
+        self.norms = nn.ModuleList(layer.self_attn_layer_norm for layer in encoder.layers)
+        self.widen, self.narrow, self.last = (
+            nn.ModuleList(getattr(layer, name) for layer in encoder.layers)
+            for name in ("fc1", "fc2", "final_layer_norm")
+        )
+
+    def forward(self, tokens: Tensor, places: Tensor, padding: Tensor, mask: Tensor, prefix: Any) -> List[Tensor]:
+        """The outputs of the layers, (B, S, C) each.
+
+        Args:
+            tokens: (B, S) int64; ``places`` (B, S), rows of the table of positions; ``padding`` (B, S) bool, True = padding.
+            mask: (B, P + S) bool, True = may not be attended.
+            prefix: keys and values, each (L, B, H, P, D).
+        """
+        x = self.norm(self.tokens(tokens) + self.places(places)).masked_fill(padding[..., None], 0.0)
+        bias = additive_key_mask(mask, x.dtype)
+        outputs = []
+        for number, (keys, values) in enumerate(zip(*(part.unbind() for part in prefix))):
+            x = self.norms[number](x + self.attentions[number](x, bias, keys, values))
+            x = self.last[number](x + self.narrow[number](F.gelu(self.widen[number](x))))
+            outputs.append(x)
+        return outputs
+
+
+class SGAEncoder(nn.Module):
+    """The encoder unit and the projection of its layers to the semantic guidance."""
+
+    def __init__(self, model: SGAModel):
+        super().__init__()
+        self.layers, self.prompts = MaskedLMLayers(model), FixedPrompts(model.encoder_prompts)
+        self.semantic, self.lengths = model.semantic, model.length_predictor
+        self.pad = model.masked_lm.sizes.padding_idx
+
+    def forward(self, source: Tensor) -> Tuple[Tensor, ...]:
+        """(B, S) int64 -> keys and values, (L, B, H, S, D), and log-probabilities of the lengths, (B, N), if predicted."""
+        padding = source.eq(self.pad)
+        places = torch.cumsum(~padding, dim=1).masked_fill(padding, 0) + self.pad
+        mask = torch.cat([padding.new_zeros(source.size(0), self.prompts.count), padding], dim=1)
+        outputs = self.layers(source, places, padding, mask, self.prompts(source.size(0)))
+        keys, values = zip(*(self.semantic(hidden) for hidden in outputs))
+        found = (torch.stack(keys), torch.stack(values))
+        return found if self.lengths is None else (*found, self.lengths(outputs[-1], padding))
+
+
+class SGAUnit(nn.Module):
+    """The alignment or the denoiser unit with the output projection, and the best token of each slot."""
+
+    def __init__(self, model: SGAModel, prompts: Prompts, pieces: bool):
+        super().__init__()
+        self.layers, self.prompts = MaskedLMLayers(model), FixedPrompts(prompts)
+        self.head = model.masked_lm.lm_head
+        self.pad, self.blank, self.pieces = model.masked_lm.sizes.padding_idx, model.blank, pieces
+
+    def forward(
+        self, tokens: Tensor, lengths: Tensor, source: Tensor, keys: Tensor, values: Tensor
+    ) -> Tuple[Tensor, ...]:
+        """Best tokens (B, T), with ``pieces`` also the best ones beside the blank (B, T), and log-probabilities (B, T)."""
+        padding = lengths_to_padding_mask(lengths, tokens.size(1))
+        places = (torch.arange(tokens.size(1)) + self.pad + 1).expand_as(tokens).masked_fill(padding, self.pad)
+        prompts = padding.new_zeros(tokens.size(0), self.prompts.count)
+        mask = torch.cat([source.eq(self.pad), prompts, padding], dim=1)
+        both = zip((keys, values), self.prompts(tokens.size(0)))
+        prefix = [torch.cat(parts, dim=3) for parts in both]
+        hidden = self.head.transform(self.layers(tokens, places, padding, mask, prefix)[-1])
+        return best(F.linear(hidden, self.head.weight, self.head.bias), lengths, self.blank, self.pieces)
+
+
+# ---- nat_ctc. ----
+
+
+class NATEncoder(nn.Module):
+    """The stock encoder."""
+
+    def __init__(self, model: NATCTCModel):
+        super().__init__()
+        self.encoder = EncoderGraph(model, model.positions)
+        del self.encoder.cross, self.encoder.keys_values
+
+    def forward(self, source: Tensor) -> Tensor:
+        """(B, S) int64 -> (B, S, C)."""
+        return self.encoder.states(source)
+
+
+class NATDecoder(nn.Module):
+    """The slots of every sentence, upsample x S of them, and the best token of each."""
+
+    places: Tensor
+
+    def __init__(self, model: NATCTCModel):
+        super().__init__()
+        decoder = model.decoder
+        self.pad, self.blank, self.upsample = decoder.padding_idx, model.blank, model.upsample
+        table, rows = decoder.embed_positions, model.positions * model.upsample
+        made = table.get_embedding(rows + self.pad + 1, table.embedding_dim, table.padding_idx)
+        self.register_buffer("places", made)
+        self.attentions, self.crosses, self.networks = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        self.keys_values = nn.ModuleList()
+        for layer in decoder.layers:
+            cross = layer.encoder_attn
+            self.attentions.append(Step(layer, layer.self_attn_layer_norm, EncoderAttention(layer.self_attn)))
+            self.crosses.append(Step(layer, layer.encoder_attn_layer_norm, CrossAttention(cross)))
+            self.keys_values.append(merged([(cross.k_proj, 1.0), (cross.v_proj, 1.0)]))
+            self.networks.append(Step(layer, layer.final_layer_norm, FeedForward(layer, layer.fc1, layer.fc2)))
+        self.norm, self.projection = decoder.layer_norm, decoder.output_projection
+
+    def forward(self, lengths: Tensor, source: Tensor, states: Tensor) -> Tuple[Tensor, ...]:
+        """(B,) slots of each sentence, (B, S) ids, (B, S, C) -> best tokens and their log-probabilities, (B, T)."""
+        slots = states.repeat_interleave(self.upsample, dim=1)
+        padding = lengths_to_padding_mask(lengths, slots.size(1))
+        places = (torch.arange(slots.size(1)) + self.pad + 1).expand(slots.size(0), -1).masked_fill(padding, self.pad)
+        x = slots + F.embedding(places, self.places)
+        own, other = additive_key_mask(padding, x.dtype), additive_key_mask(source.eq(self.pad), x.dtype)
+        layers = zip(self.attentions, self.crosses, self.keys_values, self.networks)
+        for attention, cross, product, network in layers:
+            keys, values = (cross.compute.split(part) for part in product(states).chunk(2, -1))
+            x = network(cross(attention(x, own), other, keys.transpose(-1, -2), values))
+        x = x if self.norm is None else self.norm(x)
+        return best(self.projection(x), lengths, self.blank, False)
