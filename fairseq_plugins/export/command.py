@@ -11,10 +11,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, List, Optional, Sequence, Tuple
 
+from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+
 from .. import translate
 from ..checkpoints import export as portable
+from ..data.data_bins import split_pair
 from ..own_commands import run
-from . import encoder_decoder, encoders, huggingface, huggingface_seq2seq, slots
+from . import encoder_decoder, encoders, huggingface, huggingface_seq2seq, slots, text
 from . import folder as folders
 
 logger = logging.getLogger(__name__)
@@ -30,6 +33,12 @@ MEANT_FOR = {
 """Option -> the formats for which it means something."""
 TRANSLATING: Tuple[ModuleType, ...] = (slots, encoder_decoder)
 """Files with ``MODELS``, classes whose models they export, and ``content(translator, pairs)``."""
+SEARCH = (
+    *translate.SEARCH_OPTIONS,
+    *("unkpen", "min-len", "unnormalized", "iter-decode-force-max-iter", "mask-predict-iterations", "length-beam"),
+    "model-overrides",
+)
+"""Options that fairseq reads: of a search that the runtime has, and where a frozen model lies."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -114,6 +123,7 @@ def work(args: argparse.Namespace, rest: Sequence[str]) -> None:
         raise ValueError(
             f"--format onnx needs {', '.join(missing)}, which is not installed: pip install 'fairseq_plugins[onnx]'"
         )
+    check_search(rest)
     folders.check_folder(folder)
     folders.write(folder, content(args, rest), args.int8)
 
@@ -125,6 +135,13 @@ def check_options(args: argparse.Namespace, rest: Sequence[str]) -> None:
     given = [*(f"--{name.replace('_', '-')}" for name in names), *others]
     if given:
         raise ValueError(f"{given[0]}: has no meaning with --format {args.format}; leave it out")
+
+
+def check_search(words: Sequence[str]) -> None:
+    """Raise ValueError for an option that is none of :data:`SEARCH`."""
+    for word in words:
+        if word.startswith("--") and word[2:].split("=")[0] not in SEARCH:
+            raise ValueError(f"{word.split('=')[0]}: the runtime does not read it; valid: --{', --'.join(SEARCH)}")
 
 
 def content(args: argparse.Namespace, rest: Sequence[str]) -> folders.Content:
@@ -144,16 +161,25 @@ def content(args: argparse.Namespace, rest: Sequence[str]) -> folders.Content:
     )
 
 
-def load(
-    path: Path, args: argparse.Namespace, rest: Sequence[str]
-) -> Tuple[translate.Translator, List[Tuple[str, str]]]:
-    """Read a translating checkpoint, and the pairs it is exported for: those given, or all that it was trained on."""
+def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Tuple[translate.Translator, List[text.Pair]]:
+    """Read a translating checkpoint, and the pairs it is exported for: the one given, or all that it was trained on."""
+    pairs = pairs_of(load_checkpoint_to_cpu(str(path))["cfg"].task, (args.source_lang, args.target_lang))
     options = translate.build_parser().parse_args([])
-    vars(options).update(data=args.data, source_lang=args.source_lang, target_lang=args.target_lang)
+    source, target = pairs[0] if pairs else (args.source_lang, args.target_lang)
+    vars(options).update(data=args.data, source_lang=source, target_lang=target)
     translator = translate.load(path, options, ["--cpu", *rest])
     task: Any = translator.task
     stored = getattr(task, "cfg", None) or task.args
-    return translator, [(stored.source_lang, stored.target_lang)]
+    return translator, pairs or [(stored.source_lang, stored.target_lang)]
+
+
+def pairs_of(stored: Any, given: Tuple[Optional[str], Optional[str]]) -> List[text.Pair]:
+    """The pairs of a model that was trained on several, in its order; empty where one is given, or it has no such list."""
+    listed = getattr(stored, "lang_pairs", None)
+    if given != (None, None) or not listed or stored.source_lang:
+        return []
+    names = listed.split(",") if isinstance(listed, str) else listed
+    return [split_pair("--lang-pairs", name.strip()) for name in names]
 
 
 if __name__ == "__main__":
