@@ -72,7 +72,7 @@ study: install recipes  ## a study of examples/studies: STUDY=sga DATA=DIR OUT=D
 	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \
 	  bash examples/study.sh "$$STUDY" "$$DATA" "$$OUT" "$${JOBS:-1}" "$${DEVICE:-cpu}"
 
-test: $(STAMPS)/test $(RECIPES_TESTED)  ## run the tests (DEVICE=cuda for the GPU, PYTEST_ARGS for a part)
+test: $(STAMPS)/test $(RECIPES_TESTED)  ## run the tests (DEVICE=cuda for the GPU, DEVICE=pretend for a pretend one, PYTEST_ARGS for a part)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --device $(DEVICE) $(PYTEST_ARGS)
 
 defects: $(STAMPS)/test  ## put the traps of the design in, one at a time: each must turn a test red (a minute)

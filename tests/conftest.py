@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests import warm
+from tests import pretend, warm
 
 # Some fairseq modules configure logging when imported, onto a stream that pytest shows after its closing line.
 logging.basicConfig(level=logging.INFO, handlers=[logging.NullHandler()])
@@ -32,20 +32,31 @@ STOCK_COMMANDS = ("eval_lm", "generate", "hydra_train", "interactive", "preproce
 
 
 def pytest_addoption(parser):
-    parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="device of the unit tests (default cpu)")
+    parser.addoption(
+        "--device", default="cpu", choices=("cpu", "cuda", "pretend"), help="device of the tests (default cpu)"
+    )
     parser.addoption("--cold", action="store_true", help="start every stock command anew, not from a warm process")
 
 
 def pytest_configure(config):
     if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
         raise pytest.UsageError("--device cuda: this torch sees no GPU; valid here: --device cpu")
+    if config.getoption("--device") == "pretend" and pretend.SUPPORTED:
+        pretend.device.install()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip ``cuda`` tests on the CPU and let the slow ones start first, so that two workers end together."""
+    """Skip tests of another device and let the slow ones start first, so that two workers end together."""
+    device_name = config.getoption("--device")
     for item in items:
-        if config.getoption("--device") != "cuda" and item.get_closest_marker("cuda") is not None:
+        if device_name != "cuda" and item.get_closest_marker("cuda") is not None:
             item.add_marker(pytest.mark.skip(reason="needs a GPU: --device cuda"))
+        if device_name != "pretend" and item.get_closest_marker("pretend") is not None:
+            item.add_marker(pytest.mark.skip(reason="about the pretend device: --device pretend"))
+        if device_name == "pretend":
+            reason = pretend.NOT_PRETENDED.get(item.name) if pretend.SUPPORTED else pretend.UNSUPPORTED
+            if reason:
+                item.add_marker(pytest.mark.skip(reason=f"cannot run on the pretend device: {reason}"))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
@@ -110,14 +121,16 @@ def _module(command):
 def _environment(device_name, env):
     result = dict(os.environ, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1", HF_HUB_OFFLINE="1")
     result["PYTHONPATH"] = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
-    if device_name == "cpu":
+    if device_name != "cuda":
         result["CUDA_VISIBLE_DEVICES"] = ""
+    if device_name == "pretend":
+        result["PRETEND"] = "1"
     result.update(env or {})
     return result
 
 
 @pytest.fixture(scope="session")
-def run_cli(request):
+def run_cli(request, tmp_path_factory):
     """Run a command line in a subprocess, as a user would, with this Python and the checkout on its path.
 
     ``run_cli("train", data_dir, ...)`` runs ``fairseq-train``, ``run_cli("data_prep.clean", ...)`` a module of the checkout. With
@@ -125,10 +138,13 @@ def run_cli(request):
     """
     device_name = request.config.getoption("--device")
     cold = request.config.getoption("--cold")
+    on_pretend = device_name == "pretend" and pretend.SUPPORTED
 
     def run(command, *arguments, stdin=None, cwd=None, env=None, timeout=300.0, check=True):
         module, given = _module(command), [str(argument) for argument in arguments]
         line = [sys.executable, "-m", module, *given]
+        if on_pretend and module.startswith("fairseq_cli."):
+            given = pretend.commands.on_gpu(module, given)
         where, variables = str(cwd) if cwd is not None else os.getcwd(), _environment(device_name, env)
         with contextlib.ExitStack() as stack:
             # Files, not pipes: nobody has to read while the command runs.
@@ -144,8 +160,11 @@ def run_cli(request):
             ended = f"still running after {timeout} s" if status is None else f"exit status {status}"
             last = [text for output in (stdout, stderr) for text in output.splitlines()[-TAIL_LINES:]]
             pytest.fail("\n".join([f"{ended}: {' '.join(line)}", *last]))
+        if on_pretend and module == "fairseq_cli.train" and status == 0:
+            half(given, cwd=cwd, env=env, timeout=timeout)
         return subprocess.CompletedProcess(line, status, stdout, stderr)
 
+    half = pretend.commands.HalfPrecision(run, tmp_path_factory.mktemp, PACKAGE) if on_pretend else None
     return run
 
 

@@ -1,0 +1,68 @@
+"""Stock commands on the pretend GPU: as given but for ``--cpu``; each kind of training once more, in half precision."""
+
+import json
+import math
+import os
+
+from .cuda import WAITS
+
+HALF = "--fp16 --update-freq 2 --store-ema --ema-decay 0.9 --disable-validation --max-update 3 --max-epoch 9 --no-epoch-checkpoints"
+TABLE = "PRETEND_TABLE"
+"""Environment variable: the file that gets the waits of each kind of training."""
+
+AT_MOST = 300
+"""How often the forward and backward pass of a batch may wait for the device at lines of the package."""
+
+
+def on_gpu(module, arguments):
+    """The arguments without ``--cpu``."""
+    return [
+        *(argument for argument in arguments if argument != "--cpu"),
+        *["common.cpu=false"] * module.endswith("hydra_train"),
+    ]
+
+
+class HalfPrecision:
+    """Runs each kind of training for three updates in half precision, with accumulation and EMA, and counts waits."""
+
+    def __init__(self, run, make_folder, package):
+        self.run, self.make_folder, self.package, self.seen = run, make_folder, str(package), set()
+
+    def __call__(self, arguments, **options):
+        """``arguments``: of a training that has ended well."""
+        kind = tuple(
+            arguments[arguments.index(name) + 1] for name in ("--task", "--arch", "--criterion") if name in arguments
+        )
+        if kind in self.seen or "--fp16" in arguments:
+            return
+        self.seen.add(kind)
+        folder = self.make_folder("half")
+        kept = [argument for argument in arguments if argument != "--bf16"]
+        if "--restore-file" in kept:
+            at = kept.index("--restore-file")
+            del kept[at : at + 2]
+        options["env"] = {**(options.get("env") or {}), WAITS: str(folder / "waits")}
+        done = self.run("train", *kept, *HALF.split(), "--save-dir", folder, **options)
+        losses = [
+            json.loads(line[line.index("{") :])["loss"] for line in done.stdout.splitlines() if '"loss": "' in line
+        ]
+        assert losses and all(math.isfinite(float(loss)) for loss in losses), (kind, losses)
+        assert (folder / "checkpoint_last.pt").is_file()
+        self.count(kind, list(self.waits(folder / "waits")))
+
+    def count(self, kind, batches):
+        """Append to the table of ``PRETEND_TABLE``; AssertionError: a batch waits more often than it may."""
+        waits = max(batches, key=len)
+        if TABLE in os.environ:
+            with open(os.environ[TABLE], "a", encoding="utf-8") as table:
+                table.write("\n".join([f"{' '.join(kind)}: {len(waits)}", *(f"    {wait}" for wait in waits), ""]))
+        assert len(waits) <= AT_MOST, "\n".join([f"{kind}: a batch waits for the device {len(waits)} times", *waits])
+
+    def waits(self, file):
+        """The waits at lines of the package, or in a backward pass, for each batch but the first and the last."""
+        for line in file.read_text(encoding="utf-8").splitlines()[2:]:
+            yield [
+                f"{name}:{at} {kind}"
+                for kind, name, at, _ in json.loads(line)
+                if not name or name.startswith(self.package)
+            ]

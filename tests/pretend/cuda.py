@@ -1,0 +1,78 @@
+"""Commands take fairseq's ``cuda`` path: torch.cuda answers for the pretend device, and so does every ``device="cuda"``."""
+
+import contextlib
+import json
+import os
+from types import SimpleNamespace
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from . import device
+from .waits import record, wait
+
+WAITS = "PRETEND_WAITS"
+"""Environment variable: the file that gets a line of JSON for each batch that fairseq copied to the device."""
+
+GIB = 2**30
+ANSWERS = {
+    "is_available": lambda: True,
+    "is_bf16_supported": lambda *_: True,
+    "device_count": lambda: 1,
+    "current_device": lambda: 0,
+    "set_device": lambda _: None,
+    "get_device_capability": lambda *_: (8, 0),
+    "get_device_properties": lambda *_: SimpleNamespace(name=device.NAME, major=8, minor=0, total_memory=16 * GIB),
+    "get_device_name": lambda *_: device.NAME,
+    "empty_cache": lambda: None,
+    "max_memory_allocated": lambda *_: 0,
+    "memory_allocated": lambda *_: 0,
+    "reset_peak_memory_stats": lambda *_: None,
+    "memory_summary": lambda **_: "",
+    "synchronize": lambda *_: wait("synchronize"),
+    "manual_seed": lambda _: None,
+    "manual_seed_all": lambda _: None,
+    "get_rng_state": lambda *_: torch.get_rng_state(),
+    "set_rng_state": lambda state, *_: torch.set_rng_state(state),
+    "device": lambda _: contextlib.nullcontext(),
+}
+
+
+def named(value):
+    """The pretend device for cuda's."""
+    if isinstance(value, torch.device) or (isinstance(value, str) and value.startswith("cuda")):
+        return device.DEVICE if torch.device(value).type == "cuda" else value
+    return value
+
+
+class CudaIsPretend(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*[named(value) for value in args], **{key: named(value) for key, value in (kwargs or {}).items()})
+
+
+def answer():
+    """Make this process believe in a GPU."""
+    device.install()
+    for name, value in ANSWERS.items():
+        setattr(torch.cuda, name, value)
+    torch.Tensor.cuda = lambda self, device=None, non_blocking=False: self.to(
+        device or "cuda", non_blocking=non_blocking
+    )
+    CudaIsPretend().__enter__()
+    if WAITS in os.environ:
+        _write_waits(os.environ[WAITS])
+
+
+def _write_waits(path):
+    """What was waited for from one copy of a batch to the next."""
+    from fairseq import utils
+
+    stock, recorded = utils.move_to_cuda, record()
+
+    def move_to_cuda(*args, **kwargs):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(recorded) + "\n")
+        recorded.clear()
+        return stock(*args, **kwargs)
+
+    utils.move_to_cuda = move_to_cuda
