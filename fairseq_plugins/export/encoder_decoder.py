@@ -163,8 +163,7 @@ class _Recorder:
 
 def target_side(translator: Translator, pair: Dict[str, Any]) -> List[int]:
     """Complete an entry of ``pairs``: what the task lets a target begin and end with. Returns the ids that are no text of it."""
-    task, model = translator.task, translator.model
-    text.name_pair(task, (pair["source"], pair["target"]))
+    task, model = text.task_of(translator.task, (pair["source"], pair["target"])), translator.model
     generator = task.build_generator([model], translator.cfg.generation)
     source = torch.tensor([[*pair["source_prefix"], task.source_dictionary.nspecial, *pair["source_suffix"]]])
     recorder = _Recorder()

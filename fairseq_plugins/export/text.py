@@ -1,10 +1,12 @@
 """What a translating model reads and writes, as ``model.json`` says it: vocabulary, pieces, pairs, limits."""
 
+import contextlib
+import copy
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
-from fairseq import utils
+from fairseq import tasks, utils
 from fairseq.data import Dictionary
 from fairseq_cli.generate import get_symbols_to_strip_from_output
 from omegaconf import OmegaConf, open_dict
@@ -79,7 +81,7 @@ def _name(section: Any) -> Optional[str]:
 
 def _pair(task: Any, pair: Pair) -> Dict[str, Any]:
     """The languages of a pair, and what the task puts around the pieces of a source."""
-    name_pair(task, pair)
+    task = task_of(task, pair)
     dictionary = task.source_dictionary
     piece = dictionary.nspecial
     row = task.build_dataset_for_inference([torch.tensor([piece, dictionary.eos()])], [2])[0]["source"].tolist()
@@ -88,11 +90,12 @@ def _pair(task: Any, pair: Pair) -> Dict[str, Any]:
     return {**names, "source_prefix": row[:place], "source_suffix": row[place + 1 :], "target_prefix": []}
 
 
-def name_pair(task: Any, pair: Pair) -> None:
-    """Let the task read and write these languages from now on."""
-    for options in (getattr(task, "cfg", None), getattr(task, "args", None)):
-        if OmegaConf.is_config(options):
-            with open_dict(options):
-                options.source_lang, options.target_lang = pair
-        elif options is not None:
-            options.source_lang, options.target_lang = pair
+def task_of(task: Any, pair: Pair) -> Any:
+    """The task as it is set up for these languages, with the dictionaries and tags that belong to them."""
+    options = getattr(task, "cfg", None) or task.args
+    if (options.source_lang, options.target_lang) == tuple(pair):
+        return task
+    other = copy.deepcopy(options)
+    with open_dict(other) if OmegaConf.is_config(other) else contextlib.nullcontext():
+        other.source_lang, other.target_lang = pair
+    return tasks.setup_task(other, from_checkpoint=True)

@@ -15,6 +15,8 @@ from .model_json import ModelError, Values
 
 NOTHING = np.float32(-np.inf)
 HEAD = ("tokens", "order", "forced", "penalty", "width", "source")
+MOST_SCORES = 1 << 26
+"""Of one step, 256 MiB in float32: larger batches are decoded in parts."""
 BEST = ("scores", "ids", "forced_scores")
 
 
@@ -76,7 +78,10 @@ class BeamDecoder:
 
     def decode(self, source: np.ndarray, pair: Pair, scored: bool) -> List[Hypothesis]:
         """The best hypothesis of each sentence; source: (B, S) int64, padded on the right. Scores are there in any case."""
-        return [found[0] for found in self.hypotheses(source, pair)]
+        rows, found = max(MOST_SCORES // (self.size * self.search.beam), 1), []
+        for first in range(0, len(source), rows):
+            found += [ranked[0] for ranked in self.hypotheses(source[first : first + rows], pair)]
+        return found
 
     def hypotheses(self, source: np.ndarray, pair: Pair) -> List[List[Hypothesis]]:
         """The finished hypotheses of each sentence, as many as there are beams or fewer, the best first."""

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fairseq import models
+from fairseq import models, options, tasks
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
@@ -15,7 +15,7 @@ from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretra
 from fairseq_plugins.export import encoder_decoder, folder
 from fairseq_plugins.export.stock_graphs import EncoderGraph, StepGraph
 from fairseq_plugins.translate import Translator
-from fairseq_plugins_runtime import ModelError, load
+from fairseq_plugins_runtime import ModelError, beam, load
 from tests import adapter_builders, builders, deltalm_builders, veco_builders
 
 BART = dict.fromkeys(("encoder_normalize_before", "decoder_normalize_before"), True)
@@ -145,6 +145,34 @@ def bart(**options):
     return Translator(cfg, task, model.eval(), task.build_generator([model], generation), [])
 
 
+MULTI = "--task translation_multi_temperature --lang-pairs de-en,fr-en --langs de,en,fr -s de -t en --path model.pt"
+MORE = (
+    "--encoder-langtok src --decoder-langtok",
+    "--encoder-langtok tgt",
+    "--decoder-langtok --lang-tok-replacing-bos-eos",
+)
+
+
+@pytest.mark.parametrize("more", MORE)
+def test_each_pair_has_the_tags_that_the_task_gives_it(more, tmp_path):
+    for language in adapter_builders.LANGS:
+        builders.write_symbols(tmp_path / f"dict.{language}.txt", builders.piece_names())
+    line = [str(tmp_path), *MULTI.split(), *more.split()]
+    task = tasks.setup_task(options.parse_args_and_arch(options.get_generation_parser(), line))
+    model = models.build_model(Namespace(arch="transformer", **builders.SIDES), task)
+    generation = GenerationConfig()
+    cfg = SimpleNamespace(tokenizer=None, bpe=None, generation=generation)
+    translator = Translator(cfg, task, model.eval(), task.build_generator([model], generation), [])
+    pairs = encoder_decoder.content(translator, [("de", "en"), ("fr", "en")]).description["pairs"]
+    tag = {language: task.target_dictionary.index(f"__{language}__") for language in adapter_builders.LANGS}
+    for pair, source in zip(pairs, ("de", "fr")):
+        assert (pair["source"], pair["target"]) == (source, "en") and "eos" not in pair
+        assert pair["source_prefix"] == ([tag[source if "src" in more else "en"]] if "encoder" in more else [])
+        assert pair["source_suffix"] == [builders.EOS]
+        written = [tag["en"]] if "decoder" in more else []
+        assert pair["target_prefix"] == (written if "replacing" in more else [builders.EOS, *written])
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     translator = bart()
@@ -178,6 +206,21 @@ def test_a_folder_gives_what_fairseq_finds(exported):
         assert ours.tokens == best and len(best) > 2
         assert ours.text == task.target_dictionary.string(best, extra_symbols_to_ignore={tag})
         np.testing.assert_allclose(ours.score, float(theirs[0]["score"]), atol=1e-4)
+
+
+def test_large_batches_are_decoded_in_parts(exported, monkeypatch):
+    model = load(exported[1], threads=1)
+    lines = ["p3 p4 p5 p9", "p1 p1 p8 p2", "p20 p2 p7 p3"]
+    whole, sizes, stock = model.translate(lines), [], beam.BeamDecoder.hypotheses
+
+    def counted(decoder, source, pair):
+        sizes.append(len(source))
+        return stock(decoder, source, pair)
+
+    monkeypatch.setattr(beam.BeamDecoder, "hypotheses", counted)
+    monkeypatch.setattr(beam, "MOST_SCORES", 2 * 3 * len(exported[0].task.target_dictionary))
+    assert model.translate(lines) == whole
+    assert sizes == [2, 1]
 
 
 @pytest.mark.cases(
