@@ -22,6 +22,7 @@ from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
 from fairseq_plugins.export import command, folder, slots
 from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
 from fairseq_plugins_runtime.folder import Folder
+from fairseq_plugins_runtime.sessions import own_process
 from fairseq_plugins_runtime.translator import DECODERS
 
 from . import deployed, measure, report
@@ -207,4 +208,5 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
 
 
 if __name__ == "__main__":
+    own_process()  # as the commands of the runtime are
     main()

@@ -22,6 +22,7 @@ from data_prep.score_metrics import build_metrics, evaluate
 from fairseq_plugins import translate
 from fairseq_plugins.export import command
 from fairseq_plugins_runtime import load
+from fairseq_plugins_runtime.sessions import own_process
 from fairseq_plugins_runtime.translator import Translator
 
 from . import deployed, measure, report
@@ -217,4 +218,5 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
 
 
 if __name__ == "__main__":
+    own_process()  # as the commands of the runtime are
     main()

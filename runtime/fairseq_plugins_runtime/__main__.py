@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Iterator, Optional, Sequence
 
 from .model_json import ModelError
+from .sessions import own_process
 from .translator import BATCH_TOKENS, Translator, load
 
 logger = logging.getLogger(__name__)
@@ -146,4 +147,5 @@ def _output(path: Optional[str]) -> Iterator[IO[str]]:
 
 
 if __name__ == "__main__":
+    own_process()
     sys.exit(main())

@@ -174,8 +174,6 @@ class Folder:
     def _open(self, path: Path) -> Graph:
         try:
             session = open_session(path, self._threads)
-        except ModelError:
-            raise
         except Exception as error:  # onnxruntime's errors have no other base
             raise ModelError(f"{path}: onnxruntime {onnxruntime.__version__}: {_first_line(error)}") from error
         found = session.get_modelmeta().custom_metadata_map.get("fingerprint")

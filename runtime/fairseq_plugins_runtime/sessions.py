@@ -1,52 +1,47 @@
-"""Sessions of onnxruntime that share one pool of threads.
+"""Sessions of onnxruntime, and the threads that they have.
 
-With a pool per session, the threads of one graph still wait actively for work when the next graph runs: a model of three graphs
-took 1.8 times as long on two cores. The pool belongs to the process, and its size cannot change.
+With a pool of threads per session, those of one graph would still wait actively for work when the next graph runs: a model of three
+graphs took 1.8 times as long on two cores. In a process of its own, the runtime lets all sessions share one pool. onnxruntime then
+refuses sessions without it, which other code may have: in any other process, sessions have pools that wait within a run alone.
 """
 
 import threading
 from pathlib import Path
-from typing import Optional
 
 import onnxruntime
 
-from .model_json import ModelError
-
 _lock = threading.Lock()
-_chosen: Optional[int] = None
-"""Threads of the pool, 0 for onnxruntime's choice; None before the first session."""
+_own = False
+_shared = False
+
+
+def own_process() -> None:
+    """Say that nothing else in this process uses onnxruntime: the first session makes a pool of threads for all."""
+    global _own
+    _own = True
 
 
 def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    """A session for a graph; ``threads``: of the process's pool, 0 for one per core.
+    """A session for a graph; ``threads``: 0 for one per core. In a process of its own, the first session says for all.
 
-    Raises ModelError: the pool has another size already. The errors of onnxruntime: the graph cannot be run.
+    Raises the errors of onnxruntime: the graph cannot be run.
     """
     options = onnxruntime.SessionOptions()
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.log_severity_level = 3
-    if _pool(threads):
+    if _share(threads):
         options.use_per_session_threads = False
     else:
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def _pool(threads: int) -> bool:
-    """Make the pool, unless it is there; False where this onnxruntime has none that can be shared."""
-    global _chosen
-    if not hasattr(onnxruntime, "set_global_thread_pool_sizes"):
-        return False
+def _share(threads: int) -> bool:
+    """Whether all sessions share a pool; it is made where it is wanted and not there."""
+    global _shared
     with _lock:
-        if _chosen is None:
-            try:
-                onnxruntime.set_global_thread_pool_sizes(threads, 1)
-            except Exception as error:  # onnxruntime's errors have no other base
-                raise ModelError(f"threads {threads}: another part of this process has set onnxruntime's") from error
-            _chosen = threads
-    if threads not in (0, _chosen):
-        raise ModelError(
-            f"threads {threads}: the models of this process share {_chosen or 'one per core'}; leave it out"
-        )
-    return True
+        if _own and not _shared and hasattr(onnxruntime, "set_global_thread_pool_sizes"):
+            onnxruntime.set_global_thread_pool_sizes(threads, 1)
+            _shared = True
+    return _shared

@@ -149,7 +149,7 @@ def load(path: Union[str, Path], threads: Optional[int] = None) -> Translator:
     """Open the model folder that ``python -m fairseq_plugins export --format onnx`` wrote.
 
     Args:
-        threads: of each pass; None: as many as the machine has cores. The first model of a process decides for all of them.
+        threads: of each pass; None: as many as the machine has cores.
 
     Raises ModelError: anything about the folder is wrong; the message names it.
     """

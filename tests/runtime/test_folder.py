@@ -26,7 +26,7 @@ def replace_file(folder, name, data):
 
 
 def test_reads_what_a_folder_says(folder):
-    model = load(folder, threads=1)
+    model = load(folder)
     assert model.pairs == [("de", "en")]
     assert (model.kind, model.architecture, model.precision) == ("slots", "sga", "float32")
     assert model.limits == {"source_tokens": 8, "target_tokens": 16}
