@@ -87,8 +87,8 @@ class CrossSequenceMLMCriterion(SummedCriterion):
         loss = sum(losses.values(), segments.new_zeros((), dtype=next(iter(losses.values())).dtype))
         sample_size = inputs["masked"].sum()
         sums: Dict[str, Any] = {}
-        for name, target in targets.items():  # every rank has the same names, whatever its batch allows
-            sums[name] = losses[name].detach() if name in losses else 0.0
+        for name, target in targets.items():  # every rank has the same names and types, whatever its batch allows
+            sums[name] = losses[name].detach() if name in losses else loss.new_zeros(())
             sums[f"{name}_tokens"] = target.numel() if name in losses else 0
         return self.result(loss, sample_size, sample, **sums)
 
