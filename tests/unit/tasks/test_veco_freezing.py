@@ -71,10 +71,12 @@ def adam(model, kind="fp32"):
     return FP16Optimizer(cfg, parameters, FairseqAdam(cfg.optimizer, held), copies)
 
 
-def update(task, model, optimizer, number):
+def update(task, model, optimizer, number, processes=1):
     optimizer.zero_grad()
     sample = torch.randn(5, 3, generator=torch.Generator().manual_seed(number))
     task.train_step(sample, model, criterion, optimizer, number)
+    for parameter in model.parameters() if processes > 1 else ():  # as legacy_ddp
+        parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
     optimizer.multiply_grads(0.5)
     optimizer.clip_grad_norm(0.0)
     task.optimizer_step(optimizer, model, number)
@@ -103,6 +105,16 @@ def test_only_cross_attention_moves_in_the_frozen_phase_and_everything_after_it(
     update(task, model, optimizer, 3)
     assert model.seen == [True] * 3 + [False]
     assert not any(torch.equal(value, frozen[name]) for name, value in values(model).items())
+
+
+def test_after_the_frozen_phase_several_processes_train_as_one(folder):
+    task = setup(folder, freeze_backbone_updates=3)
+    model, plain = Fake(), Fake()
+    optimizer, expected = adam(model), adam(plain)
+    for number in range(5):
+        update(task, model, optimizer, number, processes=2)
+        update(task, plain, expected, number)
+    assert all(torch.equal(value, values(plain)[name]) for name, value in values(model).items())
 
 
 @pytest.mark.cases(
