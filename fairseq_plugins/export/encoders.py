@@ -12,7 +12,7 @@ from ..checkpoints import read_checkpoint
 from ..checkpoints.encoders import read_encoder, sentencepiece_in
 from ..checkpoints.layouts import LAYOUT_ENTRY
 from ..checkpoints.pipeline import find_settings
-from ..checkpoints.vocabulary import SPECIAL, as_dict, task_options
+from ..checkpoints.vocabulary import SPECIAL, task_options
 from ..models.nlu import load_text_encoder
 from ..models.nlu.config import POOLING_OF
 from ..models.nlu.heads import pool
@@ -24,6 +24,7 @@ from ..tasks.token_classification import TokenClassificationTask
 from . import text
 from .folder import Content
 from .graphs import Graph
+from .rows import entries_of, places_of
 from .stock_graphs import StatesGraph
 
 logger = logging.getLogger(__name__)
@@ -173,21 +174,18 @@ def _pretrained(path: Path, state: Dict[str, Any], data: Optional[str], heads: O
             f"MODEL {path}: is an encoder of the family {layout.family}, whose inputs have a language at a place that no file "
             "tells; valid: one of an understanding task, or of XLM-R, VECO, BERT or DeltaLM"
         )
-    if len(found.entries) != layout.vocab_size:
+    places = places_of(state, path.parent, data)
+    entries: Sequence[str] = found.entries
+    if data is not None or len(entries) != layout.vocab_size:
+        entries = entries_of(state, layout.vocab_size, places, f"MODEL {path}")
+    if not entries:
         raise ValueError(
-            f"MODEL {path}: {len(found.entries):,} of its {layout.vocab_size:,} rows have a name; put the dict.txt of its "
-            "training beside it (python -m fairseq_plugins.checkpoints.dictionary writes one)"
+            f"MODEL {path}: nothing tells what its {layout.vocab_size:,} rows mean; give --data, or put the dict.txt of its "
+            "training beside it"
         )
     encoder = load_text_encoder(path, heads)
-    places = _places(path, state, data)
-    return Understanding(
-        encoder,
-        found.entries,
-        POOLING_OF[layout.family],
-        FORMATS[layout.family],
-        layout.max_positions,
-        _pieces(places),
-    )
+    family = layout.family
+    return Understanding(encoder, entries, POOLING_OF[family], FORMATS[family], layout.max_positions, _pieces(places))
 
 
 def _of_task(path: Path, state: Dict[str, Any], data: Optional[str]) -> Understanding:
@@ -215,20 +213,13 @@ def _of_task(path: Path, state: Dict[str, Any], data: Optional[str]) -> Understa
         model.pooling,
         task.input_format.name,
         int(task.cfg.max_positions),
-        _pieces(_places(path, state, data)),
+        _pieces(places_of(state, path.parent, data)),
         head,
         module,
         task.labels,
         languages,
         windows,
     )
-
-
-def _places(path: Path, state: Dict[str, Any], data: Optional[str]) -> List[Path]:
-    if data:
-        return [Path(data)]
-    trained = task_options(state).get("data") or as_dict(state.get("args")).get("data")
-    return [path.parent, *([Path(str(trained).split(":")[0])] if trained else [])]
 
 
 def _pieces(places: Sequence[Path]) -> Optional[Path]:

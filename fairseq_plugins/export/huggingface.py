@@ -7,7 +7,6 @@ take a pretrained file (``--pretrained-mlm``, ``--init-from-mlm``, ``--pretraine
 
 import json
 import logging
-import os
 import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
@@ -21,24 +20,14 @@ from ..checkpoints.layouts import LAYOUT_ENTRY
 from ..checkpoints.pipeline import Content, find_settings, find_weights
 from ..checkpoints.reading import PathLike, model_of
 from ..checkpoints.veco import is_veco
-from ..checkpoints.vocabulary import (
-    CONFIG_NAME,
-    DICTIONARY_NAME,
-    LIST_NAME,
-    MASK,
-    SPECIAL,
-    find_dictionary,
-    read_dictionary,
-    read_languages,
-    stock_languages,
-    task_options,
-)
+from ..checkpoints.vocabulary import CONFIG_NAME, DICTIONARY_NAME, SPECIAL
 from ..checkpoints.writing import save_tensors
 from . import huggingface_tokenizer as tokenizer
 from .folder import check_folder, new_folder
 from .huggingface_encoders import exported_bert, exported_encoder, is_bert, task_head
 from .huggingface_layout import Exported
 from .huggingface_seq2seq import exported_seq2seq
+from .rows import entries_of, places_of
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +58,7 @@ def export_huggingface(
     check_folder(Path(folder))
     content = _read(checkpoint)
     _refuse(content)
-    places = _places(content, data)
+    places = places_of(content.entries, content.folder, data)
     if content.options.get(LAYOUT_ENTRY) is not None or task_head(content):
         made = exported_encoder(content, heads)
     elif is_bert(content):
@@ -114,41 +103,6 @@ def _refuse(content: Content) -> None:
         raise ValueError(f"{content.origin}: {reason}; transformers has no such architecture")
 
 
-# ---- What the rows mean. ----
-
-
-def _places(content: Content, data: Optional[PathLike]) -> List[Path]:
-    """Folders that may have the dictionary and the sentencepiece model."""
-    if data is not None:
-        return [Path(data), Path(data) / "input0"]
-    stated = task_options(content.entries).get("data") or content.options.get("data")
-    trained = [Path(str(stated).split(os.pathsep)[0])] if stated else []
-    return [content.folder, *trained, *(place / "input0" for place in trained)]
-
-
-def _entries(content: Content, rows: int, places: List[Path]) -> List[str]:
-    """Entries of the rows: the dictionary's, the languages' and ``<mask>``; empty where there is no dictionary.
-
-    Raises ValueError: a dictionary of more entries than there are rows, or of fewer by some that nothing names.
-    """
-    file = next(filter(None, (find_dictionary(place, {}) for place in places)), None)
-    if file is None:
-        return []
-    entries, task = read_dictionary(file), {**content.options, **task_options(content.entries)}
-    says = stock_languages(content.entries, content.options, str(task.get("language_template") or "[{}]"))
-    lists = [place / name for place in places for name in (says.file, LIST_NAME) if name]
-    listed = says.listed or next((read_languages(one) for one in lists if one.is_file()), None)
-    symbols = [*says.symbols(listed), MASK]
-    for symbol in symbols if len(entries) < rows else ():
-        if symbol not in entries and len(entries) < rows:
-            entries.append(symbol)
-    if len(entries) != rows:
-        raise ValueError(
-            f"{content.origin}: has {rows:,} rows, {file} with its languages {len(entries):,} entries; give --data"
-        )
-    return entries
-
-
 def _vocabulary(content: Content, made: Exported, places: List[Path]) -> Dict[str, bytes]:
     """Files beside the weights: dictionary, pieces and tokenizer, as far as there is something, and the options of generation.
 
@@ -156,7 +110,7 @@ def _vocabulary(content: Content, made: Exported, places: List[Path]) -> Dict[st
     model and looked up in ``dict.txt``.
     """
     rows, files = made.rows, {}
-    entries = _entries(content, rows, places)
+    entries = entries_of(content.entries, rows, places, content.origin)
     if made.masked_lm is not None and not entries:
         entries = list(made.masked_lm.entries) if len(made.masked_lm.entries) == rows else []
     if made.generation is not None:

@@ -295,4 +295,4 @@ def test_what_is_no_encoder_of_its_own_is_refused(tmp_path, capsys):
 
 def test_rows_without_a_name_are_refused(tmp_path, capsys):
     veco_builders.pretrained(tmp_path / "model.pt")
-    refused("0 of its", tmp_path / "model.pt", capsys=capsys)
+    refused("nothing tells what its 25 rows mean", tmp_path / "model.pt", capsys=capsys)
