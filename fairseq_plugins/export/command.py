@@ -148,9 +148,12 @@ def content(args: argparse.Namespace, rest: Sequence[str]) -> folders.Content:
     """What MODEL is, by its class. Raises ValueError for a class that cannot be exported."""
     path = translate.checkpoint(args.model, args.system)
     if args.encoder or encoders.understands(path):
-        if rest:
-            raise ValueError(f"{rest[0]}: has no meaning for an encoder; leave it out")
+        pair = [f"--{name}-lang" for name in text.SIDES if getattr(args, f"{name}_lang")]
+        if rest or pair:
+            raise ValueError(f"{[*pair, *rest][0]}: has no meaning for an encoder; leave it out")
         return encoders.content(path, args.data, args.heads, args.encoder)
+    if args.heads:
+        raise ValueError("--heads: a model that translates tells its own; leave it out, or give --encoder")
     translator, pairs = load(path, args, rest)
     for module in TRANSLATING:
         if isinstance(translator.model, module.MODELS):

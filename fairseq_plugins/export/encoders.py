@@ -102,7 +102,7 @@ def content(path: Path, data: Optional[str] = None, heads: Optional[int] = None,
 def _described(found: Understanding) -> Dict[str, Any]:
     symbols = {name: SPECIAL.index(entry) for name, entry in zip(("bos", "pad", "eos", "unk"), SPECIAL)}
     section: Dict[str, Any] = {"head": found.head, "labels": list(found.labels), "format": found.format}
-    section.update(pooling=found.pooling, width=found.encoder.layout.embed_dim, **dict(found.windows))
+    section.update(pooling=found.pooling, **dict(found.windows))
     section["languages"] = [{"name": name, "id": number} for name, number in found.languages]
     return {
         "vocabulary": dict.fromkeys(text.SIDES, "vocabulary.txt"),

@@ -214,13 +214,17 @@ class Encoder:
         return self._languages[language]
 
     def _run(self, output: str, rows: Sequence[Assembled], batch_tokens: int) -> List[np.ndarray]:
-        """An output of the graph for each row, padding behind it included."""
+        """An output of the graph for each row, padding behind it included. ModelError: classes that are not those of ``labels``."""
         found: List[Any] = [None] * len(rows)
+        classes = 2 if self.head == "spans" else len(self.labels)
         for numbers in batches([len(row.ids) for row in rows], batch_tokens):
             tokens = np.full((len(numbers), len(rows[numbers[-1]].ids)), self._symbols.pad, np.int64)
             for place, number in enumerate(numbers):
                 tokens[place, : len(rows[number].ids)] = rows[number].ids
-            for number, one in zip(numbers, self._graph.run([output], {"tokens": tokens})[0]):
+            values = self._graph.run([output], {"tokens": tokens})[0]
+            if output == "logits" and values.shape[-1] != classes:
+                raise ModelError(f"the graph has {values.shape[-1]} classes, model.json {classes}; valid: as many")
+            for number, one in zip(numbers, values):
                 found[number] = one
         return found
 

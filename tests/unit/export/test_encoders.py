@@ -290,7 +290,11 @@ def test_pieces_that_the_runtime_cannot_make_are_refused(tmp_path, capsys):
 def test_what_is_no_encoder_of_its_own_is_refused(tmp_path, capsys):
     nlu_builders.mbart_cc25(tmp_path)
     refused("an encoder of the family mbart", tmp_path / "model.pt", "--encoder", capsys=capsys)
-    refused("--beam: has no meaning", tmp_path / "model.pt", "--encoder", "--beam", capsys=capsys)
+    path = tmp_path / "model.pt"
+    refused("--beam: has no meaning for an encoder", path, "--encoder", "--beam", "4", capsys=capsys)
+    refused("--target-lang: has no meaning for an encoder", path, "--encoder", "-t", "de", capsys=capsys)
+    refused("--heads: a model that translates tells its own", path, "--heads", "2", capsys=capsys)
+    refused("--encoder: has no meaning with --format", path, "--format", "safetensors", "--encoder", capsys=capsys)
 
 
 def test_rows_without_a_name_are_refused(tmp_path, capsys):
