@@ -47,7 +47,7 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 RECIPES := $(VENV)-recipes
 RECIPES_TESTED := $(if $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))'),$(RECIPES)/.stamp)
 
-.PHONY: help install quickstart recipes translator study test defects mutants tree check format docs bench results publish hydra evidence clean
+.PHONY: help install quickstart recipes translator serve study test defects mutants tree check format docs bench results publish hydra evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ translator: install recipes  ## two text files to a translator: SRC=my.en TGT=my
 	  echo "make translator: $$name is missing, as in: make translator SRC=my.en TGT=my.cs OUT=runs/en-cs" >&2; exit 2; }; done
 	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \
 	  bash examples/translator.sh "$$SRC" "$$TGT" "$$OUT" "$${HOURS:-2}" "$${SEED:-1}" "$${MLM:-}"
+
+serve: $(if $(wildcard $(MODEL)/model.json),$(STAMPS)/runtime,$(STAMPS)/onnx)  ## a model over HTTP and as a page: MODEL=DIR [PORT=5000] [PRECISION=int8] [SYSTEM=sga]
+	@[ -n "$${MODEL:-}" ] || { echo "make serve: MODEL is missing, as in: make serve MODEL=runs/quickstart-1" >&2; exit 2; }
+	@PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/serve.sh "$$MODEL"
 
 study: install recipes  ## a study of examples/studies: STUDY=sga DATA=DIR OUT=DIR [JOBS=1] [DEVICE=cpu]
 	@for name in STUDY DATA OUT; do [ -n "$${!name:-}" ] || { \
@@ -193,7 +197,13 @@ $(RECIPES)/.stamp: examples/recipes/requirements.txt
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(RECIPES)/bin/python -m pip install -r $< $(NEWS)
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/peers $(STAMPS)/mutants $(STAMPS)/docs: $(STAMPS)/package
+# A folder that was exported needs neither torch nor fairseq.
+$(STAMPS)/runtime: runtime/pyproject.toml | $(STAMPS)/venv
+	@$(SAY) "onnxruntime, sentencepiece, FastAPI and uvicorn"
+	@tested=; ! $(TESTED_PYTHON) || tested='-c constraints.txt'; $(PIP_INSTALL) $$tested -e './runtime[serve]' $(NEWS)
+	@touch $@
+
+$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/peers $(STAMPS)/mutants $(STAMPS)/docs $(STAMPS)/onnx: $(STAMPS)/package
 	@$(SAY) "what 'make $(@F)' needs"
 	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]' -e './runtime[serve]' $(NEWS)
 	@$(DROP_TORCHAUDIO)

@@ -66,4 +66,4 @@ done
 step "6/6 sacreBLEU on 500 unseen sentences"
 "$PYTHON" -m data_prep.score --reference "$OUT/text/test.de" --json "$OUT/scores.json" \
     --system "SGA, alignment only=$OUT/hypotheses-0.de" --system "SGA, with denoising=$OUT/hypotheses-10.de" | tee "$OUT/table.md"
-step "done: everything is in $OUT"
+step "done: everything is in $OUT; to try the model in a browser: make serve MODEL=$OUT"

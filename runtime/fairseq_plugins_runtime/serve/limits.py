@@ -11,7 +11,7 @@ class Limits(NamedTuple):
     max_body: int = 1 << 20  # bytes of a request's body
     max_requests: int = 256  # at once: being read, waiting and in work
     max_seconds: int = 60  # from a request's first byte to its answer
-    batch_tokens: int = 4000  # of the lines that are translated together
+    batch_tokens: int = 1000  # of the lines that are translated together; memory and waiting grow with it
 
 
 HELP = {
