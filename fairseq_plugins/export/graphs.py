@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .quantising import quantise
+from .quantising import digest, quantise
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +43,8 @@ class Graph:
     """
 
     module: nn.Module
-    inputs: Dict[str, Union[Tensor, List[Tensor]]]
-    varying: Dict[str, Sequence[int]]
+    inputs: Mapping[str, Union[Tensor, List[Tensor]]]
+    varying: Mapping[str, Sequence[int]]
     outputs: Sequence[str]
 
 
@@ -128,11 +128,6 @@ def names_of(module: nn.Module) -> Dict[bytes, str]:
         for one in (values, values.T) if values.ndim == 2 else (values,):
             found[digest(one)] = name[len(_WRAPPED) :] if name.startswith(_WRAPPED) else name
     return found
-
-
-def digest(values: np.ndarray) -> bytes:
-    """Of the values and the shape of an array."""
-    return hashlib.sha256(repr(values.shape).encode() + np.ascontiguousarray(values).tobytes()).digest()
 
 
 def _move_weights(model: Any, weights: Weights, folder: Path) -> None:

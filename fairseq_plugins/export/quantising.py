@@ -1,11 +1,9 @@
 """int8 weights: products whose right side is a weight, and embeddings."""
 
-import logging
+import hashlib
 from typing import Any, Dict, List, Optional
 
 import numpy as np
-
-logger = logging.getLogger(__name__)
 
 LARGEST = 127  # symmetric: -128 is not used, so that zero is exact
 MIDDLE = 128  # what zero is among activations, which have no sign
@@ -14,10 +12,11 @@ DOMAIN, PRODUCT = "com.microsoft", "MatMulIntegerToFloat"
 
 
 def quantise(graph: Any, names: Dict[bytes, str]) -> List[str]:
-    """Quantise the weights of a graph in place; activations are quantised when the graph runs, per tensor.
+    """Quantise the weights of a graph in place. What they are multiplied with is quantised when the graph runs.
 
-    The right side of a product has a scale per output column; a table of embeddings has one per row, so that an output projection
-    tied to the embedding is stored once. Everything else stays float32.
+    A weight has a scale per output, a table of embeddings one per row, so that an output projection tied to the embedding is stored
+    once. The other side of a product has a scale per row: with one for the whole tensor, as onnxruntime has it, a sentence's
+    result would depend on the others of its batch, and large batches would lose more. Everything else stays float32.
 
     Args:
         graph: ``onnx_ir.Graph``.
@@ -34,7 +33,7 @@ class _Quantiser:
         self.graph, self.names = graph, names
         self.listed: Dict[str, None] = {}
         self.weights: Dict[Any, Any] = {}  # (initializer, axis of the scales) -> quantised initializer, scales, zeros
-        self.inputs: Dict[Any, Any] = {}  # value -> outputs of its DynamicQuantizeLinear
+        self.inputs: Dict[Any, Any] = {}  # value -> its rows in 8 bits, and their largest magnitudes
 
     def run(self) -> List[str]:
         for node in list(self.graph):
@@ -110,7 +109,7 @@ class _Quantiser:
             self.weights[key] = tuple(
                 self._constant(f"{value.name}_{axis}_{name}", array) for name, array in parts.items()
             )
-            self.listed[self.names.get(_digest(values), value.name)] = None
+            self.listed[self.names.get(digest(values), value.name)] = None
         return self.weights[key]
 
     def _column(self, scale: Any, rows: int) -> Any:
@@ -142,10 +141,9 @@ class _Quantiser:
         return self._constant(name, np.asarray(value)) if found is None else found
 
 
-def _digest(values: np.ndarray) -> bytes:
-    from .graphs import digest
-
-    return digest(values)
+def digest(values: np.ndarray) -> bytes:
+    """Of the values and the shape of an array."""
+    return hashlib.sha256(repr(values.shape).encode() + np.ascontiguousarray(values).tobytes()).digest()
 
 
 def _table(value: Optional[Any]) -> bool:

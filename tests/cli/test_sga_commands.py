@@ -82,7 +82,7 @@ def test_generate_history_steps_and_moved_model(trained, world, run_cli, decode,
     assert Rouge("L", tokens="char").corpus_score(texts, [references]).format() in line and "tok:words-char|" in line
 
 
-def test_interactive_and_translate_equal_generate(trained, world, run_cli, decode):
+def test_interactive_translate_and_runtime_equal_generate(trained, world, run_cli, decode, tmp_path):
     source = (world.root / "test.en").read_text(encoding="utf-8")
     best, common = trained / "checkpoint_best.pt", f"{TASK} --iter-decode-max-iter 2"
     batches = "--buffer-size 20 --max-sentences 7"
@@ -100,6 +100,10 @@ def test_interactive_and_translate_equal_generate(trained, world, run_cli, decod
     assert found == [hypotheses(generated)[str(number)] for number in range(12)]
     assert (empty, bool(cut)) == ("", True)
     assert any(line.endswith("cut: line 14") for line in translated.stderr.splitlines())
+
+    run_cli("fairseq_plugins", "export", trained, tmp_path / "exported", "--iter-decode-max-iter", 2)
+    runtime = run_cli("fairseq_plugins_runtime.__main__", "translate", tmp_path / "exported", stdin=text)
+    assert runtime.stdout == translated.stdout
 
 
 def test_full_checkpoint_decodes_without_the_pretrained_file(world, train, decode, tmp_path):
