@@ -4,6 +4,7 @@ from argparse import Namespace
 
 import pytest
 from fairseq.dataclass.configs import GenerationConfig
+from omegaconf import OmegaConf
 from torch import nn
 
 from fairseq_plugins.export import command, slots
@@ -71,7 +72,9 @@ def test_a_folder_that_is_taken_and_a_model_of_another_kind(checkpoint, tmp_path
 
 def test_what_is_said_of_text_and_search(tmp_path):
     builders.write_pair(tmp_path, "train", "de", "en")
-    task = builders.read_task(tmp_path, max_source_positions=12)
+    builders.write_dictionary(tmp_path, "fr")
+    task = builders.read_task(tmp_path, max_source_positions=12, _name="sga_translation")
+    task.cfg = OmegaConf.structured(task.cfg)
     model = builders.sga_model(alignment="mask_predict", fill_blanks=True)
     task.cfg.length_beam = 2
     generator = task.build_generator([model], GenerationConfig(iter_decode_max_iter=7, iter_decode_force_max_iter=True))
