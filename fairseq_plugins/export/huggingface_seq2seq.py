@@ -241,4 +241,6 @@ def _stock_options(config: Mapping[str, Any], model_type: str) -> Dict[str, Any]
     options.update(share_all_embeddings=True, share_decoder_input_output_embed=True)
     options.update(no_scale_embedding=not config.get("scale_embedding", not of_mbart))
     options["activation_fn"] = config.get("activation_function") or ("gelu" if of_mbart else "relu")
+    if of_mbart:
+        options["task"] = "translation_from_pretrained_bart"  # which fairseq's BART asks for when it loads weights
     return {**options, **{name: config[name] for name in _DROPOUT if name in config}}

@@ -84,6 +84,23 @@ def test_what_comes_back_is_built_by_its_own_options(tmp_path):
         assert torch.equal(again.eval()(source, None, source)[0], model(source, None, source)[0])
 
 
+@pytest.mark.parametrize(("kind", "changes"), [("mbart", {}), ("mbart", {"scale_embedding": False}), ("nllb", {})])
+def test_what_transformers_itself_has_written_is_decoded_by_fairseq(tmp_path, hf, kind, changes):
+    symbols = nlu_builders.PIECES
+    theirs = nlu_builders.huggingface(hf, kind, tmp_path / "theirs", 4 + len(symbols), **changes)
+    assert command.main(["import", str(tmp_path / "theirs"), str(tmp_path / "model.pt")]) == 0
+    state = torch.load(tmp_path / "model.pt", weights_only=False)
+    ours = models.build_model(state["cfg"]["model"], nlu_builders.task_of(symbols)).eval()
+    ours.load_state_dict(state["model"])
+    source, target = nlu_builders.tokens(4 + len(symbols)), nlu_builders.tokens(4 + len(symbols), (5, 7, 2))
+    with torch.no_grad():
+        expected = theirs(input_ids=source, attention_mask=source.ne(PAD), decoder_input_ids=target).logits
+        found = ours(source, None, target)[0]
+    kept = target.ne(PAD)
+    assert expected[kept].std() > 0.1
+    assert_close(found[kept], expected[kept], **NEAR)
+
+
 @pytest.mark.parametrize(
     ("task", "start", "forced", "before", "behind"),
     [
