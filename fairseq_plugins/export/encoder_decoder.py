@@ -101,6 +101,8 @@ def _unsupported(model: Any) -> Iterator[str]:
         yield "adaptive softmax"
     if getattr(decoder, "cross_self_attention", False):
         yield "cross_self_attention"
+    if getattr(decoder, "project_in_dim", None) is not None:
+        yield "an embedding of another width than the decoder"
 
 
 def _unsupported_in_layer(layer: Any, kind: str) -> Iterator[str]:

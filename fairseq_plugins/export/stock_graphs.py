@@ -40,7 +40,6 @@ class Words(nn.Module):
     def __init__(self, side: Any, positions: int):
         super().__init__()
         self.tokens, self.scale = side.embed_tokens, float(side.embed_scale)
-        self.narrow = getattr(side, "project_in_dim", None)
         self.norm = side.layernorm_embedding
         self.pad = int(side.padding_idx)
         self.first = self.pad + 1
@@ -53,8 +52,6 @@ class Words(nn.Module):
     def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
         """(B, S) ids and rows of the table of positions -> (B, S, C)."""
         x = self.tokens(tokens) * self.scale if self.scale != 1.0 else self.tokens(tokens)
-        if self.narrow is not None:
-            x = self.narrow(x)
         if self.positions is not None:
             x = x + nn.functional.embedding(places, self.positions.weight)
         return x if self.norm is None else self.norm(x)

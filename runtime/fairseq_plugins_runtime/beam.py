@@ -66,8 +66,9 @@ class BeamDecoder:
         self.longest = folder.model.part("limits").integer("target_tokens", 2)
         self.search = Search.read(folder.model.part("search"), self.longest)
         for values, pair in zip(folder.model.parts("pairs"), folder.pairs):
-            if not pair.target_prefix or self.symbols.pad in pair.target_prefix:
-                raise values.error("target_prefix", "what the target begins with, at least one id, without padding")
+            forced = pair.target_prefix[1:]
+            if not pair.target_prefix or self.symbols.pad in pair.target_prefix or pair.eos in forced:
+                raise values.error("target_prefix", "at least one id, none of them padding, no end behind the first")
         graphs = folder.graphs("encoder", "step")
         self.encoder, self.step = graphs["encoder"], graphs["step"]
         self.cross = [name for name in self.encoder.outputs if name.startswith("cross_")]
@@ -145,8 +146,7 @@ class Beams:
     def inputs(self) -> Tuple[np.ndarray, ...]:
         """What the graph reads, in the order of ``HEAD`` without the source."""
         forced = np.repeat(np.maximum(self._forced(), 0)[:, None], self.tokens.shape[1], axis=1)
-        short = len(self.prefix) <= self.step < self.search.min_len
-        penalty = self.without_eos if short else self.penalty
+        penalty = self.without_eos if self.step < self.search.min_len else self.penalty
         return np.ascontiguousarray(self.tokens[:, :, self.step]), self.order, forced, penalty, self.candidates
 
     def _forced(self) -> np.ndarray:

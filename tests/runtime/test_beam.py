@@ -106,6 +106,8 @@ def in_numpy(table, size, prefix, options, lengths=None):
     (20, [TAG, 9, 8], {"max_len_b": 1}),
     (6, [2], {"beam": 4}),
     (6, [2, 3], {"beam": 9}),
+    (6, [2], {"beam": 9, "min_len": 0}),
+    (7, [2], {"beam": 5, "min_len": 0}),
 )
 def test_finds_the_hypotheses_of_fairseq(size, prefix, options):
     options = {**DEFAULTS, **options}

@@ -24,7 +24,7 @@ TRANSFORMERS = {
     "behind": {},
     "before": {**BART, **builders.XLMR_WIRING, "share_all_embeddings": True, "no_scale_embedding": True},
     "no_final_norm": {**BART, "no_decoder_final_norm": True, "activation_fn": "gelu"},
-    "unlike_sides": {**NARROW, "decoder_input_dim": 10, "decoder_output_dim": 14, "activation_fn": "gelu_accurate"},
+    "unlike_sides": {**NARROW, "decoder_output_dim": 14, "activation_fn": "gelu_accurate"},
     "tied": {"share_decoder_input_output_embed": True, "activation_fn": "relu_squared", "encoder_learned_pos": True},
     "without_positions": {"no_token_positional_embeddings": True, "activation_fn": "tanh"},
 }
@@ -107,7 +107,8 @@ def test_refuses_other_layers_and_alignment_heads(tmp_path):
         encoder_decoder.check(adapted)
     aligned = build("transformer")
     aligned.alignment_heads = 1
-    with pytest.raises(ValueError, match="alignment heads"):
+    aligned.decoder.project_in_dim = torch.nn.Linear(4, builders.WIDTH)
+    with pytest.raises(ValueError, match="alignment heads, an embedding of another width"):
         encoder_decoder.check(aligned)
 
 
@@ -230,6 +231,8 @@ def test_large_batches_are_decoded_in_parts(exported, monkeypatch):
     ("search", {"normalize": 1}, "normalize 1"),
     ("limits", {"target_tokens": 1}, "target_tokens 1"),
     ("pairs", {"target_prefix": []}, "target_prefix"),
+    ("pairs", {"target_prefix": [2, 1]}, "target_prefix .*padding"),
+    ("pairs", {"target_prefix": [2, 2], "eos": 2}, "target_prefix .*no end"),
     ("pairs", {"eos": 1000}, "eos 1000"),
 )
 def test_a_description_that_is_not_valid_is_named(exported, tmp_path, name, value, what):
