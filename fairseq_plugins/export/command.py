@@ -28,6 +28,7 @@ FORMATS = ("onnx", "safetensors", "huggingface")
 MEANT_FOR = {
     **dict.fromkeys(("int8", "encoder", "source_lang", "target_lang"), ("onnx",)),
     "half": ("safetensors",),
+    "frozen": ("huggingface",),
     "heads": ("onnx", "huggingface"),
 }
 """Option -> the formats for which it means something."""
@@ -73,6 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="onnx: the encoder alone, of whatever model --pretrained-encoder reads; models that translate are exported whole",
     )
+    parser.add_argument("--frozen", action="store_true", help="huggingface: of an SGA, its frozen masked LM alone")
     parser.add_argument(
         "--heads", type=int, metavar="N", help="attention heads of an encoder, for files that do not tell"
     )
@@ -112,7 +114,9 @@ def work(args: argparse.Namespace, rest: Sequence[str]) -> None:
     folder = Path(args.folder)
     check_options(args, rest)
     if args.format == "huggingface":
-        huggingface.export_huggingface(translate.checkpoint(args.model, args.system), folder, args.data, args.heads)
+        huggingface.export_huggingface(
+            translate.checkpoint(args.model, args.system), folder, args.data, args.heads, args.frozen
+        )
         return
     if args.format == "safetensors":
         portable._check_folder(folder)

@@ -17,11 +17,12 @@ from ..checkpoints import read_checkpoint, read_masked_lm, write_masked_lm
 from ..checkpoints.encoder_decoder import has_layers, is_deltalm
 from ..checkpoints.encoders import sentencepiece_in
 from ..checkpoints.layouts import LAYOUT_ENTRY
-from ..checkpoints.pipeline import Content, find_settings, find_weights
+from ..checkpoints.pipeline import Content, PretrainedFile, find_settings, find_sizes, find_weights
 from ..checkpoints.reading import PathLike, model_of
 from ..checkpoints.veco import is_veco
 from ..checkpoints.vocabulary import CONFIG_NAME, DICTIONARY_NAME, SPECIAL
 from ..checkpoints.writing import save_tensors
+from ..checkpoints.xlmr import FOLDER
 from . import huggingface_tokenizer as tokenizer
 from .folder import check_folder, new_folder
 from .huggingface_encoders import exported_bert, exported_encoder, is_bert, task_head
@@ -32,10 +33,12 @@ from .rows import entries_of, places_of
 logger = logging.getLogger(__name__)
 
 WEIGHTS, GENERATION, SEGMENTER = "model.safetensors", "generation_config.json", "sentencepiece.bpe.model"
+FROZEN = "frozen.module."
 _REFUSED: Tuple[Tuple[str, str], ...] = (
     (
         r"(?:encoder|alignment|denoiser)_prompts\..*",
-        "is an SGA, and no model there takes prompts; its masked LM alone is the file that --pretrained-mlm named",
+        "is an SGA, and no model there takes prompts; --frozen writes its masked LM alone, where the checkpoint holds it (else it "
+        "is the file that --pretrained-mlm named)",
     ),
     (r".*adapter.*", "has adapters, which no model there has at these places"),
     (r"decoder\..*_embed\..*|.*\.gate\..*", "is a mixture of experts"),
@@ -44,7 +47,11 @@ _REFUSED: Tuple[Tuple[str, str], ...] = (
 
 
 def export_huggingface(
-    checkpoint: PathLike, folder: PathLike, data: Optional[PathLike] = None, heads: Optional[int] = None
+    checkpoint: PathLike,
+    folder: PathLike,
+    data: Optional[PathLike] = None,
+    heads: Optional[int] = None,
+    frozen: bool = False,
 ) -> None:
     """Write a checkpoint as a folder of ``transformers``.
 
@@ -52,14 +59,19 @@ def export_huggingface(
         folder: new or empty.
         data: with ``dict.txt`` and the sentencepiece model; None = beside the checkpoint, or else the run's data folder.
         heads: attention heads, for released masked LMs that do not tell.
+        frozen: of an SGA, its frozen masked LM alone.
 
     Raises ValueError: ``transformers`` has no such model, or the checkpoint cannot be read. Nothing is written then.
     """
     check_folder(Path(folder))
     content = _read(checkpoint)
-    _refuse(content)
+    if not frozen:
+        _refuse(content)
     places = places_of(content.entries, content.folder, data)
-    if content.options.get(LAYOUT_ENTRY) is not None or task_head(content):
+    if frozen:
+        found = _frozen(content, heads)
+        made = Exported({}, {}, found, longest=found.sizes["max_positions"])
+    elif content.options.get(LAYOUT_ENTRY) is not None or task_head(content):
         made = exported_encoder(content, heads)
     elif is_bert(content):
         made = exported_bert(content)
@@ -87,6 +99,19 @@ def _read(checkpoint: PathLike) -> Content:
     return Content(
         file, state, weights if isinstance(weights, Mapping) else model_of(state, file), False, find_settings(state)
     )
+
+
+def _frozen(content: Content, heads: Optional[int]) -> PretrainedFile:
+    """The masked LM inside an SGA. Raises ValueError: the checkpoint holds none."""
+    tensors = {name[len(FROZEN) :]: one.float() for name, one in content.tensors.items() if name.startswith(FROZEN)}
+    if not tensors:
+        raise ValueError(
+            f"--frozen: {content.origin} holds no frozen masked LM, only SGA with --save-full-model does; export the file that "
+            "--pretrained-mlm named"
+        )
+    found = PretrainedFile(tensors, {}, {}, content, FOLDER, {"heads": content.options.get("encoder_attention_heads")})
+    find_sizes(found, heads, "--heads", "sentence_encoder.")
+    return found
 
 
 def _refuse(content: Content) -> None:

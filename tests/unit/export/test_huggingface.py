@@ -155,6 +155,19 @@ def test_a_masked_lm_computes_the_same_there_and_comes_back(tmp_path, hf):
     assert_close(found[tokens.ne(PAD)], expected[tokens.ne(PAD)], **NEAR)
 
 
+def test_the_frozen_masked_lm_of_an_sga_is_written_alone(tmp_path):
+    module = builders.masked_lm()
+    options = builders.Namespace(arch="sga", encoder_attention_heads=builders.HEADS)
+    for name, save in (("whole", True), ("trained", False)):
+        model = builders.sga_model(module, frozen_options={"save_weights": save})
+        torch.save({"args": options, "model": model.state_dict()}, tmp_path / f"{name}.pt")
+    failure("holds no frozen masked LM", tmp_path / "trained.pt", tmp_path / "out", frozen=True)
+    assert command.main([str(tmp_path / "whole.pt"), str(tmp_path / "out"), "--format", "huggingface", "--frozen"]) == 0
+    found = read_masked_lm(tmp_path / "out")
+    files.assert_same(found.tensors, dict(module.named_parameters()))
+    assert found.fingerprint == model.frozen.fingerprint
+
+
 def test_the_heads_of_an_old_masked_lm_are_given(tmp_path):
     path = files.write_fairseq(
         tmp_path / "model.pt", files.current_state(files.masked_lm_tensors()), encoder_attention_heads=None
@@ -321,7 +334,7 @@ def stock(**options):
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (sga, "is an SGA.*--pretrained-mlm named"),
+        (sga, "is an SGA.*--frozen writes"),
         (deltalm, "is a DeltaLM"),
         (veco_builders.released, "is a VECO"),
         (lambda folder: veco_builders.pretrained(folder / "model.pt"), "is a VECO"),
