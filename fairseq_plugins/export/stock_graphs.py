@@ -195,6 +195,7 @@ class EncoderGraph(StatesGraph):
         states = self.states(source)
         keys: List[Tensor] = []
         values: List[Tensor] = []
+        attention: Any
         for attention, product in zip(self.cross, self.keys_values):
             key, value = product(states).chunk(2, -1)
             keys.append(attention.split(key).permute(0, 1, 3, 2))
@@ -233,7 +234,8 @@ class StepGraph(nn.Module):
         x = self.words(tokens, place)
         new = list(caches)
         for number in range(layers):
-            attention, keys = self.attentions[number], number + layers
+            attention: Any = self.attentions[number]
+            keys = number + layers
             found, new[number], new[keys] = attention.compute(attention.ready(x), rows, caches[number], caches[keys])
             x = attention.close(x, found)
             if len(self.bottoms):

@@ -187,8 +187,8 @@ class Beams:
         total = (scores + self.scores[:, :, None]).reshape(sentences, -1)
         count = min(2 * self.width, beams * self.size - 1)
         places = np.argsort(-total, axis=1, kind="stable")[:, :count]
-        whole = Candidates(total, ids.reshape(sentences, -1), np.repeat(np.arange(beams), each)[None])
-        return Candidates(*(np.take_along_axis(part, places, axis=1) for part in whole[:2]), places // each)
+        tokens = np.take_along_axis(ids.reshape(sentences, -1), places, axis=1)
+        return Candidates(np.take_along_axis(total, places, axis=1), tokens, places // each)
 
     def _finish(self, found: Candidates, ends: np.ndarray) -> np.ndarray:
         """Note the outputs that end among the K best. Returns the sentences that need no further step, (B,) bool."""
