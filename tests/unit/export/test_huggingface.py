@@ -312,6 +312,20 @@ def adapters(folder):
     torch.save(state, folder / "model.pt")
 
 
+def wired(**changes):
+    def write(folder):
+        trained(folder / "model.pt", "token_classification", 4)
+        state = torch.load(folder / "model.pt", weights_only=False)
+        state["cfg"]["model"].encoder_layout.update(changes)
+        torch.save(state, folder / "model.pt")
+
+    return write
+
+
+def untied_bert(folder):
+    bert(folder / "model.pt", share_encoder_input_output_embed=False)
+
+
 def several(folder):
     model = trained(folder / "model.pt", "token_classification", 4)
     model.register_token_head("other", 3)
@@ -340,6 +354,9 @@ def stock(**options):
         (lambda folder: veco_builders.pretrained(folder / "model.pt"), "is a VECO"),
         (adapters, "has adapters"),
         (lambda folder: nlu_builders.saved(nlu_builders.scratch(encoder_family="mbart"), folder / "model.pt"), "family mbart"),
+        (wired(activation="relu"), "family xlmr with activation = 'relu', expected 'gelu'"),
+        (untied_bert, "has an output projection of its own"),
+        (lambda folder: bert(folder / "model.pt", activation_fn="relu"), "activation_fn = 'relu', expected 'gelu'"),
         (several, "has the heads head, other"),
         (other_rows, "has 26 rows, .* 8 entries"),
         (stock(), "has no encoder.layer_norm"),
