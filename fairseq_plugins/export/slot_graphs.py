@@ -6,7 +6,7 @@ weights, and prompts are constants.
 B sentences, S source tokens, T slots, P prompts, L layers, H heads of width D, C = H D, V entries.
 """
 
-from typing import Any, List, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ from ..models.sga.model import SGAModel
 from ..modules.prefix_encoder import PrefixSelfAttention
 from ..modules.prompts import Prompts
 from ..ops.masks import additive_key_mask, lengths_to_padding_mask
-from .stock_graphs import Attention, CrossAttention, EncoderAttention, EncoderGraph, FeedForward, Step, attend, merged
+from .stock_graphs import Attention, CrossAttention, EncoderAttention, EncoderGraph, FeedForward, Step, merged
 
 
 def best(logits: Tensor, lengths: Tensor, blank: int, pieces: bool) -> Tuple[Tensor, ...]:
@@ -39,6 +39,14 @@ def best(logits: Tensor, lengths: Tensor, blank: int, pieces: bool) -> Tuple[Ten
 # ---- SGA. ----
 
 
+class Part(NamedTuple):
+    """Keys and values of a layer that sentences attend to beside their own."""
+
+    keys: Tensor  # (B or 1, H, D, P), transposed
+    values: Tensor  # (B or 1, H, P, D)
+    mask: Optional[Tensor] = None  # (B, 1, 1, P) to add to the scores; None: all may be attended
+
+
 class FixedPrompts(nn.Module):
     """The prompts of a unit as they are after training, scaled and split into heads."""
 
@@ -49,17 +57,21 @@ class FixedPrompts(nn.Module):
         super().__init__()
         with torch.no_grad():
             pairs = prompts()
-        self.register_buffer("keys", torch.stack([key for key, _ in pairs]))  # L 1 H P D
-        self.register_buffer("values", torch.stack([value for _, value in pairs]))
-        self.count = self.keys.size(3)
+        self.register_buffer("keys", torch.stack([key.transpose(-1, -2) for key, _ in pairs]).contiguous())  # L 1 H D P
+        self.register_buffer("values", torch.stack([value for _, value in pairs]))  # L 1 H P D
 
-    def forward(self, sentences: int) -> Tuple[Tensor, Tensor]:
-        """Keys and values, each (L, B, H, P, D)."""
-        return self.keys.expand(-1, sentences, -1, -1, -1), self.values.expand(-1, sentences, -1, -1, -1)
+    def forward(self) -> List[List[Part]]:
+        """Of each layer one part, the same for every sentence, or none where there are no prompts."""
+        some = self.values.size(3) > 0
+        return [[Part(*pair)] * some for pair in zip(self.keys.unbind(), self.values.unbind())]
 
 
 class PrefixAttention(Attention):
-    """Self-attention over a prefix and the sentence."""
+    """Self-attention over prefixes and the sentence.
+
+    Each part has products of its own, and only the scores are joined for the softmax: joined keys and values would be copied for
+    every sentence, layer and pass, a third of the time in batches of 32.
+    """
 
     def __init__(self, own: PrefixSelfAttention):
         nn.Module.__init__(self)
@@ -67,11 +79,14 @@ class PrefixAttention(Attention):
         self.qkv = merged([(own.q_proj, self.width**-0.5), (own.k_proj, 1.0), (own.v_proj, 1.0)])
         self.out = own.out_proj
 
-    def forward(self, x: Tensor, mask: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """(B, S, C), (B, 1, 1, P + S) to add to the weights, prefix (B, H, P, D) each -> (B, S, C)."""
+    def forward(self, x: Tensor, mask: Tensor, prefixes: Sequence[Part]) -> Tensor:
+        """(B, S, C), (B, 1, 1, S) to add to the scores of the sentence itself -> (B, S, C)."""
         query, key, value = (self.split(part) for part in self.qkv(x).chunk(3, -1))
-        keys, values = torch.cat([keys, key], 2), torch.cat([values, value], 2)
-        return self.join(attend(query, keys.transpose(-1, -2), values, mask))
+        parts = [*prefixes, Part(key.transpose(-1, -2), value, mask)]
+        scores = [query @ keys if more is None else query @ keys + more for keys, _, more in parts]
+        weights = torch.softmax(torch.cat(scores, -1), -1).split([part.values.size(2) for part in parts], -1)
+        products = [share @ part.values for share, part in zip(weights, parts)]
+        return self.join(sum(products[1:], products[0]))
 
 
 class MaskedLMLayers(nn.Module):
@@ -88,19 +103,19 @@ class MaskedLMLayers(nn.Module):
             nn.ModuleList(getattr(layer, name) for layer in layers) for name in ("fc1", "fc2", "final_layer_norm")
         )
 
-    def forward(self, tokens: Tensor, places: Tensor, padding: Tensor, mask: Tensor, prefix: Any) -> List[Tensor]:
-        """The outputs of the layers, (B, S, C) each.
+    def forward(self, tokens: Tensor, places: Tensor, padding: Tensor, prefixes: List[List[Part]]) -> List[Tensor]:
+        """The outputs of the layers, (B, S, C) each; those at padding are arbitrary.
 
         Args:
-            tokens: (B, S) int64; ``places`` (B, S), rows of the table of positions; ``padding`` (B, S) bool, True = padding.
-            mask: (B, P + S) bool, True = may not be attended.
-            prefix: keys and values, each (L, B, H, P, D).
+            tokens: (B, S) int64; ``places`` (B or 1, S), rows of the table of positions.
+            padding: (B, S) bool, True = padding.
+            prefixes: of each layer.
         """
-        x = self.norm(self.tokens(tokens) + self.places(places)).masked_fill(padding[..., None], 0.0)
-        bias = additive_key_mask(mask, x.dtype)
+        x = self.norm(self.tokens(tokens) + self.places(places))
+        mask = additive_key_mask(padding, x.dtype)
         outputs = []
-        for number, (keys, values) in enumerate(zip(*(part.unbind() for part in prefix))):
-            x = self.norms[number](x + self.attentions[number](x, bias, keys, values))
+        for number, parts in enumerate(prefixes):
+            x = self.norms[number](x + self.attentions[number](x, mask, parts))
             x = self.last[number](x + self.narrow[number](F.gelu(self.widen[number](x))))
             outputs.append(x)
         return outputs
@@ -116,13 +131,12 @@ class SGAEncoder(nn.Module):
         self.pad = model.masked_lm.sizes.padding_idx
 
     def forward(self, source: Tensor) -> Tuple[Tensor, ...]:
-        """(B, S) int64 -> keys and values, (L, B, H, S, D), and log-probabilities of the lengths, (B, N), if predicted."""
+        """(B, S) int64 -> keys (L, B, H, D, S), values (L, B, H, S, D) and, if predicted, log-probabilities of lengths (B, N)."""
         padding = source.eq(self.pad)
         places = torch.cumsum(~padding, dim=1).masked_fill(padding, 0) + self.pad
-        mask = torch.cat([padding.new_zeros(source.size(0), self.prompts.count), padding], dim=1)
-        outputs = self.layers(source, places, padding, mask, self.prompts(source.size(0)))
+        outputs = self.layers(source, places, padding, self.prompts())
         keys, values = zip(*(self.semantic(hidden) for hidden in outputs))
-        found = (torch.stack(keys), torch.stack(values))
+        found = (torch.stack([key.transpose(-1, -2) for key in keys]), torch.stack(values))
         return found if self.lengths is None else (*found, self.lengths(outputs[-1], padding))
 
 
@@ -140,12 +154,11 @@ class SGAUnit(nn.Module):
     ) -> Tuple[Tensor, ...]:
         """Best tokens (B, T), with ``pieces`` also the best ones beside the blank (B, T), and log-probabilities (B, T)."""
         padding = lengths_to_padding_mask(lengths, tokens.size(1))
-        places = (torch.arange(tokens.size(1)) + self.pad + 1).expand_as(tokens).masked_fill(padding, self.pad)
-        prompts = padding.new_zeros(tokens.size(0), self.prompts.count)
-        mask = torch.cat([source.eq(self.pad), prompts, padding], dim=1)
-        both = zip((keys, values), self.prompts(tokens.size(0)))
-        prefix = [torch.cat(parts, dim=3) for parts in both]
-        hidden = self.head.transform(self.layers(tokens, places, padding, mask, prefix)[-1])
+        places = torch.arange(tokens.size(1))[None] + self.pad + 1
+        mask = additive_key_mask(source.eq(self.pad), keys.dtype)
+        guidance = [Part(*pair, mask) for pair in zip(keys.unbind(), values.unbind())]
+        prefixes = [[part, *prompts] for part, prompts in zip(guidance, self.prompts())]
+        hidden = self.head.transform(self.layers(tokens, places, padding, prefixes)[-1])
         return best(F.linear(hidden, self.head.weight, self.head.bias), lengths, self.blank, self.pieces)
 
 

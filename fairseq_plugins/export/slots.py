@@ -64,7 +64,7 @@ def sga_graphs(model: SGAModel) -> Dict[str, Graph]:
         keys, values, *_ = encoder(source)
     tokens = torch.full((SENTENCES, SLOTS), model.mask)
     inputs = {"tokens": tokens, "lengths": lengths, "source": source, "keys": keys, "values": values}
-    varying = {"tokens": (0, 1), "lengths": (0,), "source": (0, 1), **dict.fromkeys(("keys", "values"), (1, 3))}
+    varying = {"tokens": (0, 1), "lengths": (0,), "source": (0, 1), "keys": (1, 4), "values": (1, 3)}
     predicted = [] if model.length_predictor is None else ["length_log_probs"]
     found = {"encoder": Graph(encoder, {"source": source}, {"source": (0, 1)}, ["keys", "values", *predicted])}
     for name, prompts in {"alignment": model.alignment_prompts, "denoising": model.denoiser_prompts}.items():
