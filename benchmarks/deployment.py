@@ -23,7 +23,6 @@ from fairseq_plugins.export import command, folder, slots
 from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
 from fairseq_plugins_runtime.folder import Folder
 from fairseq_plugins_runtime.sessions import own_process
-from fairseq_plugins_runtime.sessions import own_process
 from fairseq_plugins_runtime.translator import DECODERS
 
 from . import deployed, measure, report
@@ -149,7 +148,6 @@ def compare(options: argparse.Namespace) -> List[Dict[str, Any]]:
     """Rows of the table."""
     sizes = Sizes(options.vocab, options.layers, options.width, options.heads)
     torch.set_num_threads(options.threads)
-    own_process()
     with tempfile.TemporaryDirectory() as temporary, torch.no_grad():
         found = list(systems(sizes, Path(temporary), options.threads))
         single = {name: partial(decode, 1) for name, decode, _ in found}

@@ -23,7 +23,6 @@ from fairseq_plugins import translate
 from fairseq_plugins.export import command
 from fairseq_plugins_runtime import load
 from fairseq_plugins_runtime.sessions import own_process
-from fairseq_plugins_runtime.sessions import own_process
 from fairseq_plugins_runtime.translator import Translator
 
 from . import deployed, measure, report
@@ -209,7 +208,6 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("--threads", type=int, default=2, help="of every system")
     options = parser.parse_args(argv)
     torch.set_num_threads(options.threads)
-    own_process()
     with tempfile.TemporaryDirectory() as temporary, torch.no_grad():
         found = list(systems(options, Path(temporary)))
         results = compare(options, found)
