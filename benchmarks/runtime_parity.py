@@ -9,6 +9,7 @@ outputs' scores in the search, in nats. int8 is compared by BLEU. The default ba
 """
 
 import argparse
+from importlib import metadata
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -19,6 +20,7 @@ import torch.nn.functional as F
 import fairseq_plugins_runtime
 from data_prep.io import read_lines
 from fairseq_plugins import translate
+from fairseq_plugins_runtime.sessions import own_process
 from fairseq_plugins_runtime.slots import SlotDecoder
 from fairseq_plugins_runtime.translator import BATCH_TOKENS, Translator, batches
 
@@ -191,17 +193,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", nargs=6, action="append", required=True, metavar=tuple(map(str.upper, Case._fields)))
     parser.add_argument("--threads", type=int, help="of torch and of onnxruntime (default: of each one its own)")
+    parser.add_argument("--add", action="store_true", help="keep what the committed result has of other names")
     parser.add_argument("--dry-run", action="store_true", help="print the table, write no result")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
     results = [compare(Case(*given), options.threads) for given in options.case]
+    names = [given[0] for given in options.case]
+    kept = [found for content in report.load("runtime_parity") for found in content["results"]] if options.add else []
+    results = sorted(
+        [*results, *(found for found in kept if found["case"] not in names)], key=lambda found: str(found["case"])
+    )
     print(render({"results": results}))
     if not options.dry_run:
-        kept = {"onnxruntime": fairseq_plugins_runtime.folder.onnxruntime.__version__}
-        path = report.write("runtime_parity", torch.device("cpu"), kept, results)
+        versions = {"onnxruntime": metadata.version("onnxruntime")}
+        path = report.write("runtime_parity", torch.device("cpu"), versions, results)
         measure.say(f"wrote {path.relative_to(report.RESULTS.parent.parent)}")
 
 
 if __name__ == "__main__":
+    own_process()
     main()
