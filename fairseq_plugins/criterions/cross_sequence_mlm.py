@@ -70,7 +70,7 @@ class CrossSequenceMLMCriterion(SummedCriterion):
         check_range(cfg, "[1, inf)", "loss_chunk_size")
         self.chunk_size = cfg.loss_chunk_size
 
-    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Tensor, Dict[str, Any]]:
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         inputs = sample["net_input"]
         segments = sample["target"][inputs["masked"]]
         joint = segments[:0]
@@ -85,15 +85,15 @@ class CrossSequenceMLMCriterion(SummedCriterion):
 
         losses: Dict[str, Tensor] = model(**inputs, objectives=self.objectives, reduce=losses_of)
         loss = sum(losses.values(), segments.new_zeros((), dtype=next(iter(losses.values())).dtype))
-        sample_size = inputs["masked"].sum()
+        sample_size = len(segments)
         sums: Dict[str, Any] = {}
         for name, target in targets.items():  # every rank has the same names and types, whatever its batch allows
             sums[name] = losses[name].detach() if name in losses else loss.new_zeros(())
             sums[f"{name}_tokens"] = target.numel() if name in losses else 0
         return self.result(loss, sample_size, sample, **sums)
 
-    @staticmethod
-    def reduce_metrics(logging_outputs: List[Dict[str, Any]]) -> None:
+    @classmethod
+    def log_sums(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Log total and objectives in bits per token; an objective that no batch had is left out."""
         log_loss(logging_outputs)
         for name in NAMES.values():

@@ -69,8 +69,8 @@ class RelevanceRankingCriterion(SummedCriterion):
             "ndcg_xglue": sum(xglue),
         }
 
-    @staticmethod
-    def reduce_metrics(logging_outputs: List[Dict[str, Any]]) -> None:
+    @classmethod
+    def log_sums(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Log the loss in bits per document and accuracy; both nDCGs in percent and the queries left out, where there are some."""
         log_loss(logging_outputs)
         parts = [("accuracy", "ncorrect", "sample_size"), ("ndcg", "ndcg", "queries")]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..ops.ctc import alignable
 from ..ops.noise import SlotAlphabet, corrupt_slots, parse_noise_mix
+from ..ops.places import source_lengths, target_lengths
 from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from ..options import check_range, option
 from .summed_criterion import SummedCriterion, log_loss, total
@@ -71,7 +72,7 @@ class SGACTCCriterion(SummedCriterion):
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Loss of a batch in nats, sample size, and what is logged; ValueError for a model with another ``--alignment``."""
-        targets, lengths = self._targets(sample["target"])
+        targets, lengths = self._targets(sample)
         return self._loss(model, sample, targets, lengths)
 
     def _loss(
@@ -83,7 +84,7 @@ class SGACTCCriterion(SummedCriterion):
         self._report_unread_options(inner)
         losses, slots = model(
             src_tokens=sample["net_input"]["src_tokens"],
-            src_lengths=sample["net_input"]["src_lengths"],
+            src_lengths=source_lengths(sample),
             targets=targets,
             target_lengths=lengths,
             chunk_size=self.cfg.ctc_chunk_size,
@@ -95,7 +96,7 @@ class SGACTCCriterion(SummedCriterion):
         loss = torch.stack(weighted).sum()
         tokens, sentences = int(lengths.sum()), len(lengths)
         sample_size = sentences if self.cfg.sentence_avg else tokens
-        unalignable = 0 if slots is None else int((~alignable(targets, slots, lengths, inner.blank)).sum())
+        unalignable = 0 if slots is None else (~alignable(targets, slots, lengths, inner.blank)).sum()
         counts = {"ntokens": tokens, "nsentences": sentences}
         parts = {name + "_loss": part.detach().sum() for name, part in losses.items()}
         return self.result(loss, sample_size, counts, unalignable=unalignable, **parts)
@@ -123,13 +124,13 @@ class SGACTCCriterion(SummedCriterion):
         alphabet = SlotAlphabet(blank, *self.pieces)
         return partial(corrupt_slots, ratio=self.cfg.denoise_noise, mix=self.mix, alphabet=alphabet)
 
-    def _targets(self, target: Tensor) -> Tuple[Tensor, Tensor]:
-        """Drop the final ``</s>``: the slots end a sentence by themselves. (B, S + 1) -> (B, S), lengths (B,)."""
-        kept = target.ne(self.padding_idx) & target.ne(self.eos)
-        return target[:, : max(int(kept.sum(dim=1).max()), 1)], kept.sum(dim=1)
+    def _targets(self, sample: Dict[str, Any]) -> Tuple[Tensor, Tensor]:
+        """Drop the final ``</s>``: the slots end a sentence by themselves. (B, S + 1) -> (B, S), lengths (B,) on the host."""
+        lengths = target_lengths(sample, self.padding_idx, self.eos)
+        return sample["target"][:, : max(int(lengths.max()), 1)], lengths
 
     @classmethod
-    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+    def log_sums(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Log the losses in bits per unit, and the targets that could not be aligned (sum over the epoch)."""
         for key, unit in cls.units.items():
             if any(key in log for log in logging_outputs):

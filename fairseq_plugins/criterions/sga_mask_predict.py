@@ -7,6 +7,7 @@ from fairseq.criterions import register_criterion
 from torch import Tensor
 
 from ..ops.mask_predict import draw_masks, draw_masks_by_ratio
+from ..ops.masks import move
 from ..options import check_range, option
 from .sga_ctc import SGACTCConfig, SGACTCCriterion
 
@@ -70,11 +71,11 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
         self.weights["length"] = cfg.length_loss_weight
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        targets, lengths = self._targets(sample["target"])
-        size, least = targets.size(1), self.cfg.min_mask_ratio
-        masked = draw_masks(lengths, size) if least is None else draw_masks_by_ratio(lengths, size, least)
+        targets, lengths = self._targets(sample)
+        size, least, drawn = targets.size(1), self.cfg.min_mask_ratio, move(lengths, targets.device)
+        masked = draw_masks(drawn, size) if least is None else draw_masks_by_ratio(drawn, size, least)
         smoothing, read_all = self.cfg.label_smoothing, self.cfg.denoise_all_positions
         loss, sample_size, logged = self._loss(
             model, sample, targets, lengths, masked=masked, label_smoothing=smoothing, read_all=read_all
         )
-        return loss, sample_size, {**logged, "nmasked": int(masked.sum())}
+        return loss, sample_size, {**logged, "nmasked": masked.sum()}

@@ -60,8 +60,8 @@ class SpanQACriterion(SummedCriterion):
             "em": sum(exact_match(answer, question.answers, question.language) for question, answer in pairs),
         }
 
-    @staticmethod
-    def reduce_metrics(logging_outputs: List[Dict[str, Any]]) -> None:
+    @classmethod
+    def log_sums(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Log the loss in bits per window; f1 and em in percent of the questions, where they were computed."""
         log_loss(logging_outputs)
         questions = total(logging_outputs, "questions")

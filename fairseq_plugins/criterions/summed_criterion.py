@@ -3,6 +3,7 @@
 import math
 from typing import Any, Dict, List, Tuple
 
+import torch
 from fairseq.criterions import FairseqCriterion
 from fairseq.logging import metrics
 from torch import Tensor
@@ -22,6 +23,25 @@ class SummedCriterion(FairseqCriterion):
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
         return True
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Logged]) -> None:
+        cls.log_sums(on_host(logging_outputs))
+
+    @classmethod
+    def log_sums(cls, logging_outputs: List[Logged]) -> None:
+        """Log what :meth:`result` got, as numbers."""
+        raise NotImplementedError
+
+
+def on_host(logging_outputs: List[Logged]) -> List[Logged]:
+    """The same with numbers for tensors, which are waited for once."""
+    tensors = [value.double() for log in logging_outputs for value in log.values() if isinstance(value, Tensor)]
+    numbers = iter(torch.stack(tensors).tolist() if tensors else ())
+    return [
+        {name: next(numbers) if isinstance(value, Tensor) else value for name, value in log.items()}
+        for log in logging_outputs
+    ]
 
 
 def total(logging_outputs: List[Logged], name: str) -> float:

@@ -50,18 +50,18 @@ class TokenClassificationCriterion(SummedCriterion):
             others = ", ".join(label for label in task.labels if label not in marks and label != "O")
             logger.warning(f"no F1 of entities: labels like {marks[0]} beside {others}, which have no prefix")
 
-    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Tensor, Dict[str, Any]]:
         logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=self.head)
         target, best = sample["target"], logits.argmax(dim=-1)
         loss = F.cross_entropy(logits.float(), target, ignore_index=UNSEEN, reduction="sum")
         sums = {"words": target.numel(), "words_right": (best == target).sum()}
         if self.scheme is not None:
-            counts = span_counts(self.scheme, best, target, sequence_starts(sample["words"]))
+            counts = span_counts(self.scheme, best, target, sequence_starts(sample["words"], len(target)))
             sums.update(zip(SPANS, (count.sum() for count in counts)))
-        return self.result(loss, int((target != UNSEEN).sum()), sample, **sums)
+        return self.result(loss, (target != UNSEEN).sum(), sample, **sums)
 
-    @staticmethod
-    def reduce_metrics(logging_outputs: List[Dict[str, Any]]) -> None:
+    @classmethod
+    def log_sums(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Log the loss in bits per word, and ratios of counts that are summed over the epoch or the subset."""
         log_loss(logging_outputs)
         _log_sums(logging_outputs, ("words", "words_right"))

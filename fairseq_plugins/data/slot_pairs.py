@@ -2,9 +2,10 @@
 
 from typing import Any, Dict, List
 
+import numpy as np
 from fairseq.data import LanguagePairDataset
 
-from ..ops.masks import SOURCE_LENGTHS, TARGET_LENGTHS, source_lengths, target_lengths
+from ..ops.places import SOURCE_LENGTHS, TARGET_LENGTHS, source_lengths, target_lengths
 
 
 class SlotPairs(LanguagePairDataset):
@@ -14,13 +15,14 @@ class SlotPairs(LanguagePairDataset):
     def of(cls, dataset: LanguagePairDataset) -> "SlotPairs":
         """The same dataset with this collater."""
         made = cls.__new__(cls)
-        vars(made).update(vars(dataset))
+        made.__dict__.update(vars(dataset))
         return made
 
     def collater(self, samples: List[Dict[str, Any]], **options: Any) -> Dict[str, Any]:
         batch: Dict[str, Any] = super().collater(samples, **options)
         if batch:
-            batch[SOURCE_LENGTHS] = source_lengths(batch).numpy()
+            # Copied: a worker that sends the batch moves the memory of its tensors.
+            batch[SOURCE_LENGTHS] = np.array(source_lengths(batch))
         if batch.get("target") is not None:
-            batch[TARGET_LENGTHS] = target_lengths(batch, self.tgt_dict.pad(), self.tgt_dict.eos()).numpy()
+            batch[TARGET_LENGTHS] = np.array(target_lengths(batch, self.tgt_dict.pad(), self.tgt_dict.eos()))
         return batch

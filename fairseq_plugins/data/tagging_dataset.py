@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary
 
+from ..ops.places import Places
 from .nlu_dataset import NLUDataset
 
 UNSEEN = -1
@@ -88,17 +89,16 @@ class TaggingDataset(NLUDataset):
         }
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """The batch of :class:`NLUDataset`; net_input also has select (B, S) bool, True at the first piece of a word.
+        """The batch of :class:`NLUDataset`; net_input also has select: the places of (B, S) with the first piece of a word.
 
         target (N,) int64 has the classes of these words in reading order, UNSEEN = -1; words (B,) int64, how many each row has.
         """
         batch = super().collater(samples)
         if batch:
             words = np.array([len(sample["target"]) for sample in samples], dtype=np.int64)
-            select = np.zeros(batch["net_input"]["src_tokens"].shape, dtype=bool)
             rows = np.repeat(np.arange(len(samples)), words)
-            select[rows, np.concatenate([sample["places"] for sample in samples])] = True
-            batch["net_input"]["select"] = torch.from_numpy(select)
+            columns = np.concatenate([sample["places"] for sample in samples])
+            batch["net_input"]["select"] = Places(*map(torch.from_numpy, (rows, columns)))
             batch["target"] = torch.from_numpy(np.concatenate([sample["target"] for sample in samples]))
             batch["words"] = torch.from_numpy(words)
         return batch

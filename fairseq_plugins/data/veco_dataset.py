@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..ops.bert_masking import Replacements, choose_tokens, replace_tokens
+from ..ops.places import Places
 from .alternating_batches import take_turns
 from .epoch_dataset import StreamDataset
 from .stream_sampling import Purpose, draw_texts, epoch_rng
@@ -82,9 +83,9 @@ class VECODataset(StreamDataset):
         """A batch of one kind.
 
         Returns ``net_input`` with ``src_tokens`` (2B, S) int64, padded on the right, the first segments before the second ones;
-        ``src_lengths`` (2B,); ``masked`` (2B, S) bool, True = is predicted; ``joint_tokens`` (B, J) int64, ``<s> x </s> </s> y
-        </s>`` with the same tokens masked, and ``joint_masked`` (B, J), both None in a monolingual batch. ``target`` (2B, S) and
-        ``joint_target`` (B, J) or None: the token that is predicted, padding elsewhere.
+        ``src_lengths`` (2B,); ``masked``, the places of (2B, S) that are predicted; ``joint_tokens`` (B, J) int64, ``<s> x </s>
+        </s> y </s>`` with the same tokens masked, and ``joint_masked``, places of (B, J), both None in a monolingual batch.
+        ``target`` (2B, S) and ``joint_target`` (B, J) or None: the token that is predicted, padding elsewhere.
         """
         if not samples:
             return {}
@@ -105,9 +106,9 @@ class VECODataset(StreamDataset):
             "net_input": {
                 "src_tokens": tokens,
                 "src_lengths": torch.from_numpy(lengths.T.reshape(-1)),
-                "masked": target.ne(self.pad),
+                "masked": Places.where(target.ne(self.pad)),
                 "joint_tokens": joint,
-                "joint_masked": None if joint_target is None else joint_target.ne(self.pad),
+                "joint_masked": None if joint_target is None else Places.where(joint_target.ne(self.pad)),
             },
             "target": target,
             "joint_target": joint_target,

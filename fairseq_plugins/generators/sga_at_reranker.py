@@ -96,13 +96,14 @@ class ATReranker:
         ``ctc_score``.
         """
         pad = self.dictionary.pad()
-        plain = [row[row.ne(pad) & row.ne(self.bos)].cpu() for row in sources]
+        plain = [row[row.ne(pad) & row.ne(self.bos)] for row in sources.cpu()]
         for model in self.models:
             model.to(sources.device).eval()
         for rank in range(max(len(sentence) for sentence in sentences)):
             rows = [row for row, sentence in enumerate(sentences) if len(sentence) > rank]
             chosen = [sentences[row][rank] for row in rows]
-            scores = self._log_probs([plain[row] for row in rows], [hypothesis["tokens"] for hypothesis in chosen])
+            tokens = [hypothesis["tokens"] for hypothesis in chosen]
+            scores = self._log_probs([plain[row] for row in rows], tokens, sources.device)
             for hypothesis, score in zip(chosen, scores):
                 self._combine(hypothesis, score)
         return [sorted(sentence, key=lambda hypothesis: -float(hypothesis["score"])) for sentence in sentences]
@@ -114,13 +115,12 @@ class ATReranker:
         score = both / length**self.options.length_penalty
         hypothesis.update(at_score=at_score, score=score, positional_scores=(score / len(tokens)).repeat(len(tokens)))
 
-    def _log_probs(self, sources: List[Tensor], hypotheses: List[Tensor]) -> List[Tensor]:
+    def _log_probs(self, sources: List[Tensor], hypotheses: List[Tensor], device: torch.device) -> List[Tensor]:
         """log p(y </s> | x) of one hypothesis per source, as a batch."""
         pad, eos, unk = self.dictionary.pad(), self.dictionary.eos(), self.dictionary.unk()
-        device = hypotheses[0].device
         targets = []
         for tokens in hypotheses:
-            known = tokens.cpu().masked_fill(tokens.cpu() >= len(self.dictionary), unk)  # <mask>, where it has none
+            known = tokens.masked_fill(tokens >= len(self.dictionary), unk)  # <mask>, where it has none
             targets.append(torch.cat([known[known.ne(eos)], known.new_tensor([eos])]))
         self._check_lengths(sources, targets)
         # The task knows how its sources look: padding, <s>, tags.
@@ -135,7 +135,8 @@ class ATReranker:
         sample = utils.apply_to_sample(lambda tensor: tensor.to(device), sample)
         sample["net_input"] = {key: value for key, value in sample["net_input"].items() if key != "constraints"}
         scored = self.scorer.generate(self.models, sample)
-        by_number = {number: found[0]["positional_scores"].sum() for number, found in zip(order, scored)}
+        sums = torch.stack([found[0]["positional_scores"].sum() for found in scored]).cpu()
+        by_number = dict(zip(order, sums))
         return [by_number[number] for number in range(len(sources))]
 
     def _check_lengths(self, sources: List[Tensor], targets: List[Tensor]) -> None:

@@ -8,7 +8,8 @@ from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor
 
 from ..ops.ctc import BestPath, collapse_mask
-from ..ops.masks import lengths_to_padding_mask
+from ..ops.masks import lengths_to_padding_mask, move
+from ..ops.places import source_lengths
 
 
 class IterationOptions(NamedTuple):
@@ -86,10 +87,10 @@ class DenoisingGenerator:
         if prefix_tokens is not None or constraints is not None:
             raise ValueError("SGA does not support --prefix-size or --constraints: all tokens are produced at once")
         models[0].eval()  # fairseq replaces train() for inference: it returns None
-        return self.decode(models[0], sample["net_input"])
+        return self.decode(models[0], {**sample["net_input"], "src_lengths": source_lengths(sample)})
 
     def decode(self, model: Any, net_input: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
-        """The hypotheses of one model, in evaluation mode and without gradients."""
+        """The hypotheses of one model, in evaluation mode and without gradients; ``src_lengths`` lie on the host."""
         raise NotImplementedError
 
     def denoise(
@@ -103,35 +104,39 @@ class DenoisingGenerator:
     ) -> BestPath:
         """Run denoising passes on the sentences that still change; the last output of each.
 
+        Each pass waits for the device once, to know which these are.
+
         Args:
-            lengths: (B,) int64, slots.
+            lengths: (B,) int64, slots, on the host.
             path: what the alignment gave, (B, T).
-            steps: (B,) int64, the passes of each sentence; counted in place.
+            steps: (B,) int64 on the host, the passes of each sentence; counted in place.
             history: gets the output after each pass, unless None.
         """
-        active = torch.arange(lengths.size(0), device=lengths.device)
-        current, slots, last = path, lengths, torch.full_like(lengths, self.options.max_iter)
+        active, device = torch.arange(lengths.size(0)), path.tokens.device
+        current, slots, last = path, lengths, torch.full_like(path.tokens[:, 0], self.options.max_iter)
         seen: List[Tensor] = []
         for done in range(1, self.options.max_iter + 1):
             tokens = model.denoiser_input(current)[:, : int(slots.max())]
             seen = [*seen[1 - MAX_PERIOD :], tokens]
             hidden = model.denoise(tokens, guidance, slots)
-            self.after_pass(hidden, active)
+            rows = move(active, device)
+            self.after_pass(hidden, rows)
             new = model.best_path(hidden, slots)
             steps[active] += 1
-            path = _scatter(path, new, active)
+            path = _scatter(path, new, rows)
             if history is not None:
                 history.append(path)
             if self.options.adaptive:
-                padding = lengths_to_padding_mask(slots, new.tokens.size(1))
+                padding = lengths_to_padding_mask(slots, new.tokens.size(1), device)
                 unchanged = _equal(new.tokens, current.tokens, padding)
                 last = torch.minimum(last, self._last_pass(done, seen, model.denoiser_input(new), padding))
-                staying = (~unchanged & (last > done)).nonzero()[:, 0]
+                staying = (~unchanged & (last > done)).cpu().nonzero()[:, 0]
                 if len(staying) == 0:
                     break
                 if len(staying) < len(active):
-                    active, slots, last, *seen = (part[staying] for part in (active, slots, last, *seen))
-                    new, guidance = BestPath(*(part[staying] for part in new)), guidance.select(staying)
+                    active, slots, rows = active[staying], slots[staying], move(staying, device)
+                    last, *seen = (part[rows] for part in (last, *seen))
+                    new, guidance = BestPath(*(part[rows] for part in new)), guidance.select(rows)
             current = new
         return path
 
@@ -154,25 +159,30 @@ class DenoisingGenerator:
     def hypotheses(
         self, path: BestPath, lengths: Tensor, steps: Tensor, blank: Optional[int], history: Optional[List[BestPath]]
     ) -> List[List[Dict[str, Any]]]:
-        """One hypothesis per sentence from the best path: collapsed tokens (all when blank is None), scores, passes, history."""
+        """One hypothesis per sentence from the best path: collapsed tokens (all when blank is None), scores, passes, history.
+
+        They lie on the host: two copies from the device, and one for each pass of the history.
+        """
+        all_tokens, log_probs = path.tokens.cpu(), path.log_probs.cpu()
+        passed = [past.tokens.cpu() for past in history or ()]
 
         def survivors(tokens: Tensor) -> Tensor:
             if blank is None:
                 return ~lengths_to_padding_mask(lengths, tokens.size(1))
             return collapse_mask(tokens, lengths, blank)
 
-        kept = survivors(path.tokens)
-        score = path.log_probs.sum(dim=1) / lengths
+        kept = survivors(all_tokens)
+        score = log_probs.sum(dim=1) / lengths
         hypotheses = []
-        for row in range(path.tokens.size(0)):
-            tokens, scores = path.tokens[row, kept[row]], path.log_probs[row, kept[row]]
+        for row in range(len(all_tokens)):
+            tokens, scores = all_tokens[row, kept[row]], log_probs[row, kept[row]]
             if len(tokens) == 0:  # stock hypotheses hold at least </s>; fairseq's BLEU crashes on one without tokens
                 tokens, scores = tokens.new_tensor([self.eos]), score[row : row + 1]
             hypothesis = {"tokens": tokens, "score": score[row], "positional_scores": scores, "steps": int(steps[row])}
             hypothesis.update(attention=None, alignment=None)
             if history is not None:
                 hypothesis["history"] = [
-                    {"tokens": past.tokens[row, survivors(past.tokens)[row]]} for past in history[: int(steps[row]) + 1]
+                    {"tokens": past[row, survivors(past)[row]]} for past in passed[: int(steps[row]) + 1]
                 ]
             hypotheses.append([hypothesis])
         return hypotheses

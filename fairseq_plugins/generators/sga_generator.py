@@ -95,9 +95,10 @@ class SGAGenerator(DenoisingGenerator):
         states, self.states = self.states, None
         # What fairseq strips from the text is no output; two that differ by it alone would be one text twice.
         excluded = self.symbols_to_strip_from_output
-        outputs = linear_prefix_beam(
+        found_there = linear_prefix_beam(
             states, weight, bias, lengths, model.blank, self.beam.size, self.beam.candidates, excluded=excluded
         )
+        outputs = type(found_there)(*(part.cpu() for part in found_there))
         found: List[List[Dict[str, Any]]] = []
         for row, common in enumerate(best):
             found.append([])

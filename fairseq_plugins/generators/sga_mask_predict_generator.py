@@ -7,7 +7,8 @@ from torch import Tensor
 
 from ..ops.ctc import BestPath
 from ..ops.mask_predict import likely_lengths, lowest_scores, masked_counts
-from ..ops.masks import lengths_to_padding_mask
+from ..ops.masks import move
+from ..ops.places import Places
 from .sga_denoising import DenoisingGenerator, IterationOptions
 
 
@@ -69,26 +70,30 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         steps = torch.zeros_like(lengths)
         path = BestPath(tokens, tokens, log_probs)
         history = [path] if self.options.retain_history else None
-        aligned = self.hypotheses(path, lengths, steps, None, history)
         if not (model.has_denoiser and self.options.max_iter):
-            return aligned
+            return self.hypotheses(path, lengths, steps, None, history)
         slots = model.slot_lengths(lengths)
         path = self.denoise(model, guidance, slots, BestPath(*map(model.duplicate, path)), steps, history)
         denoised = self.hypotheses(path, slots, steps, model.blank, history)
-        for (hypothesis,), (first,) in zip(denoised, aligned) if history is not None else ():
-            hypothesis["history"][0] = first["history"][0]  # as it is: not collapsed
+        if history is not None:
+            aligned = self.hypotheses(history[0], lengths, steps, None, None)
+            for (hypothesis,), (first,) in zip(denoised, aligned):
+                hypothesis["history"][0] = {"tokens": first["tokens"]}  # as it is: not collapsed
         return denoised
 
     def align(self, model: Any, guidance: Any) -> Tuple[Tensor, Tensor, Tensor]:
-        """Mask-predict over ``length_beam`` lengths per sentence; what :meth:`fill` gives of the best one, and its length (B,)."""
+        """Mask-predict over ``length_beam`` lengths per sentence; what :meth:`fill` gives of the best one, and its length (B,).
+
+        The length lies on the host; each iteration waits for the device once, and all lengths twice.
+        """
         count = self.mask_predict.length_beam
         candidates = likely_lengths(guidance.length_log_probs, count)  # B K
         sentences = torch.arange(len(candidates), device=candidates.device)
-        lengths = candidates.flatten()
+        lengths = candidates.flatten().cpu()
         tokens, log_probs = self.fill(model, guidance.select(sentences.repeat_interleave(count)), lengths)
-        score = log_probs.sum(dim=1) / lengths  # B*K
+        score = log_probs.sum(dim=1) / move(lengths, log_probs.device)  # B*K
         best = sentences * count + score.view(-1, count).argmax(dim=1)
-        lengths = lengths[best]
+        lengths = lengths[best.cpu()]
         longest = int(lengths.max())
         return tokens[best, :longest], log_probs[best, :longest], lengths
 
@@ -99,15 +104,16 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         """
         tokens = model.blank_sentence(lengths)
         log_probs = torch.zeros(tokens.shape, device=tokens.device)
-        masked = ~lengths_to_padding_mask(lengths, tokens.size(1))
+        places = Places.inside(lengths, tokens.size(1), tokens.device)
+        on_device = move(lengths, tokens.device)
         for step in range(self.mask_predict.iterations):
             if step:
-                counts = masked_counts(lengths, step, self.mask_predict.iterations)
-                masked = lowest_scores(log_probs, counts, lengths)
-                tokens = tokens.masked_fill(masked, model.mask)
-            if not bool(masked.any()):
+                counts = masked_counts(on_device, step, self.mask_predict.iterations)
+                masked = lowest_scores(log_probs, counts, on_device)
+                places, tokens = Places.where(masked), tokens.masked_fill(masked, model.mask)
+            if not len(places.rows):
                 break
-            best, scores = model.fill_masks(tokens, masked, guidance, lengths)
-            tokens = tokens.masked_scatter(masked, best)
-            log_probs = log_probs.to(scores.dtype).masked_scatter(masked, scores)
+            best, scores = model.fill_masks(tokens, places, guidance, lengths)
+            tokens = tokens.index_put(places, best)
+            log_probs = log_probs.to(scores.dtype).index_put(places, scores)
         return tokens, log_probs

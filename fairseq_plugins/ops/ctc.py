@@ -10,13 +10,14 @@ The first sum is accumulated in the same forward pass when the projection is fro
 materialised projection needs); a trained projection is scanned again in backward (8 units against 6).
 """
 
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .masks import lengths_to_padding_mask, spread
+from .masks import lengths_to_padding_mask, move
+from .places import Places, spread
 from .vocab_scan import (
     DEFAULT_CHUNK_SIZE,
     TOKEN_BLOCK,
@@ -37,6 +38,7 @@ class BestPath(NamedTuple):
 
 def alignable(targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int) -> Tensor:
     """(B,) bool: which ``targets`` (B, S), right-padded, CTC can emit: T >= S + adjacent repeats, and no blank among the labels."""
+    input_lengths, target_lengths = (move(lengths, targets.device) for lengths in (input_lengths, target_lengths))
     inside = ~lengths_to_padding_mask(target_lengths, targets.size(1))
     repeats = ((targets[:, 1:] == targets[:, :-1]) & inside[:, 1:]).sum(dim=1)
     has_blank = ((targets == blank) & inside).any(dim=1)
@@ -71,9 +73,9 @@ def linear_best_path(
     chunk_size: int = DEFAULT_CHUNK_SIZE,
 ) -> BestPath:
     """The best token of every slot of ``linear(hidden, weight, bias)``, in chunks of the vocabulary."""
-    inside = ~lengths_to_padding_mask(lengths, hidden.size(1))
+    inside = Places.inside(lengths, hidden.size(1), hidden.device)
     scan = scan_vocabulary(hidden[inside], weight, bias, chunk_size, blank=blank)
-    return _best_path(scan, inside, blank)
+    return _best_path(scan, inside, hidden.shape[:2], blank)
 
 
 def linear_ctc_loss(
@@ -114,7 +116,7 @@ def linear_ctc_with_best(
             probabilities (about 0.4 % of a weight row), which is noise once a slot is all but certain.
         weight, bias: (V, C), and (V,) or None.
         targets: (B, S) int64, right-padded with anything.
-        input_lengths, target_lengths: (B,) int64, slots and labels.
+        input_lengths, target_lengths: (B,) int64, slots and labels; the device waits for the host less where they lie there.
         blank: a row of the projection.
         chunk_size: vocabulary rows per chunk.
 
@@ -129,11 +131,12 @@ def linear_ctc_with_best(
     return loss, BestPath(tokens, pieces, log_probs) if want_best else None
 
 
-def _best_path(scan: Any, inside: Tensor, blank: int) -> BestPath:
+def _best_path(scan: Any, inside: Places, shape: Sequence[int], blank: int) -> BestPath:
     is_blank = (scan.blank_logit > scan.piece_logit) | ((scan.blank_logit == scan.piece_logit) & (blank < scan.piece))
     best_logit = torch.where(is_blank, scan.blank_logit, scan.piece_logit)
     tokens, log_probs = scan.piece.masked_fill(is_blank, blank), best_logit - scan.log_sum_exp
-    return BestPath(spread(tokens, inside, blank), spread(scan.piece, inside, blank), spread(log_probs, inside))
+    parts = (tokens, blank), (scan.piece, blank), (log_probs, 0)
+    return BestPath(*(spread(part, inside, shape, filler) for part, filler in parts))
 
 
 def _label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple[Tensor, Tensor]:
@@ -143,7 +146,7 @@ def _label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple
     """
     if targets.size(1) == 0:  # the reductions below need at least one label
         targets = targets.new_full((targets.size(0), 1), blank)
-    targets = targets.masked_fill(lengths_to_padding_mask(target_lengths, targets.size(1)), blank)
+    targets = targets.masked_fill(lengths_to_padding_mask(target_lengths, targets.size(1), targets.device), blank)
     ids = torch.cat([torch.full_like(targets[:, :1], blank), targets], dim=1)  # B 1+S
     same = ids[:, 1:, None] == ids[:, None, :]  # B S 1+S
     return ids, same.int().argmax(dim=2)  # argmax returns the first maximum
@@ -164,7 +167,7 @@ def _posteriors(
         loss = F.ctc_loss(log_probs, columns, input_lengths, target_lengths, blank=0, reduction="none")
         (gradient,) = torch.autograd.grad(loss.sum(), log_probs)
     gamma = (log_probs.detach().exp() - gradient).transpose(0, 1)  # B T 1+S
-    gamma = gamma.masked_fill(lengths_to_padding_mask(input_lengths, gamma.size(1))[..., None], 0.0)
+    gamma = gamma.masked_fill(lengths_to_padding_mask(input_lengths, gamma.size(1), gamma.device)[..., None], 0.0)
     return loss.detach(), gamma
 
 
@@ -185,30 +188,29 @@ class _LinearCTC(torch.autograd.Function):
         want_best: bool,
     ) -> Tuple[Tensor, ...]:
         feasible = alignable(targets, input_lengths, target_lengths, blank)
-        # An unalignable target would give inf and NaN gradients: treat it as empty here, and zero it below.
-        target_lengths = target_lengths.masked_fill(~feasible, 0)
-        inside = ~lengths_to_padding_mask(input_lengths, hidden.size(1))  # B T
+        inside, shape = Places.inside(input_lengths, hidden.size(1), hidden.device), hidden.shape[:2]
         trained = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
         expected = ctx.needs_input_grad[0] and not trained
         ids, columns = _label_columns(targets, target_lengths, blank)
-        pick = ids[:, None, :].expand(-1, hidden.size(1), -1)[inside]  # N 1+S
-        scan = scan_vocabulary(hidden[inside], weight, bias, chunk_size, expected, blank if want_best else None, pick)
+        pick, flat = ids[inside.rows], hidden[inside]  # N 1+S, N C
+        scan = scan_vocabulary(flat, weight, bias, chunk_size, expected, blank if want_best else None, pick)
         assert scan.picked is not None
-        log_probs = spread(scan.picked - scan.log_sum_exp[:, None], inside)
+        log_probs = spread(scan.picked - scan.log_sum_exp[:, None], inside, shape)
         loss, gamma = _posteriors(log_probs, columns, input_lengths, target_lengths)
-        loss = loss.masked_fill(~feasible, 0.0)
+        # An unalignable target gives inf and NaN.
+        loss, gamma = loss.masked_fill(~feasible, 0.0), gamma.masked_fill(~feasible[:, None, None], 0.0)
 
         if expected:
             assert scan.expected_row is not None
             rows = weight[ids]  # B 1+S C
             own = torch.matmul(gamma.to(rows.dtype), rows)[inside]
-            kept = feasible[:, None].expand_as(inside)[inside]
-            ctx.save_for_backward(inside, ((scan.expected_row - own) * kept[:, None]).to(hidden.dtype))
+            kept = feasible[inside.rows, None]
+            ctx.save_for_backward(((scan.expected_row - own) * kept).to(hidden.dtype))
         elif trained:
-            ctx.save_for_backward(inside, hidden, weight, bias, scan.log_sum_exp, gamma, ids, feasible)
-        ctx.trained, ctx.chunk_size = trained, chunk_size
+            ctx.save_for_backward(hidden, weight, bias, scan.log_sum_exp, gamma, ids, feasible)
+        ctx.trained, ctx.chunk_size, ctx.inside, ctx.shape = trained, chunk_size, inside, shape
         empty = targets.new_empty(0)
-        best = _best_path(scan, inside, blank) if want_best else (empty, empty.clone(), loss.new_empty(0))
+        best = _best_path(scan, inside, shape, blank) if want_best else (empty, empty.clone(), loss.new_empty(0))
         ctx.mark_non_differentiable(*best)
         return (loss, *best)
 
@@ -216,18 +218,18 @@ class _LinearCTC(torch.autograd.Function):
     def backward(ctx: Any, grad_loss: Tensor, *_: Any) -> Tuple[Optional[Tensor], ...]:
         if ctx.trained:
             return (*_trained_gradients(ctx, grad_loss), None, None, None, None, None, None)
-        inside, per_slot = ctx.saved_tensors
-        scale = grad_loss[:, None].expand_as(inside)[inside][:, None].to(per_slot.dtype)
-        return (spread(per_slot * scale, inside),) + (None,) * 8
+        (per_slot,) = ctx.saved_tensors
+        scale = grad_loss[ctx.inside.rows, None].to(per_slot.dtype)
+        return (spread(per_slot * scale, ctx.inside, ctx.shape),) + (None,) * 8
 
 
 def _trained_gradients(ctx: Any, grad_loss: Tensor) -> Tuple[Optional[Tensor], Tensor, Optional[Tensor]]:
     """Gradients for hidden, weight and bias: the softmax is recomputed in chunks, then the posteriors are subtracted."""
-    inside, hidden, weight, bias, log_sum_exp, gamma, ids, feasible = ctx.saved_tensors
+    hidden, weight, bias, log_sum_exp, gamma, ids, feasible = ctx.saved_tensors
     dtype = accumulation_dtype(hidden.dtype)
     grad_loss = (grad_loss * feasible).to(dtype)
-    scale = grad_loss[:, None].expand_as(inside)[inside]  # N
-    flat = hidden[inside]  # N C
+    scale = grad_loss[ctx.inside.rows]  # N
+    flat = hidden[ctx.inside]  # N C
     grad_flat = flat.new_zeros(flat.shape, dtype=dtype)
     grad_weight = torch.zeros_like(weight, dtype=dtype)
     grad_bias = weight.new_zeros(weight.size(0), dtype=dtype)
@@ -243,9 +245,9 @@ def _trained_gradients(ctx: Any, grad_loss: Tensor) -> Tuple[Optional[Tensor], T
             grad_weight[start:end] += share.t() @ flat[block]
     gamma = gamma * grad_loss[:, None, None]  # B T 1+S
     rows = weight[ids]
-    grad_flat -= torch.matmul(gamma.to(rows.dtype), rows)[inside]
+    grad_flat -= torch.matmul(gamma.to(rows.dtype), rows)[ctx.inside]
     own = torch.matmul(gamma.transpose(1, 2), hidden.to(dtype))  # B 1+S C
     grad_weight.index_add_(0, ids.flatten(), -own.flatten(0, 1))
     grad_bias.index_add_(0, ids.flatten(), -gamma.sum(dim=1).flatten())
-    grad_hidden = spread(grad_flat.to(hidden.dtype), inside) if ctx.needs_input_grad[0] else None
+    grad_hidden = spread(grad_flat.to(hidden.dtype), ctx.inside, ctx.shape) if ctx.needs_input_grad[0] else None
     return grad_hidden, grad_weight.to(weight.dtype), grad_bias.to(bias.dtype) if bias is not None else None

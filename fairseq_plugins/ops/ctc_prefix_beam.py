@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .masks import lengths_to_padding_mask, spread
+from .masks import move
+from .places import Places, spread
 from .vocab_scan import DEFAULT_CHUNK_SIZE, exact_logits, scan_top
 
 NO_LABEL = -1
@@ -55,6 +56,7 @@ def prefix_beam_search(
     impossible = log_probs.new_full((batch, size), IMPOSSIBLE)
     beam = _Prefixes(labels, labels.new_zeros(batch, size), impossible.clone(), impossible)
     beam.ends_blank[:, 0] = 0.0
+    lengths = move(lengths, log_probs.device)
     for slot in range(slots):
         new = _step(beam, log_probs[:, slot], tokens[:, slot], blank_log_probs[:, slot])
         active = (lengths > slot)[:, None]
@@ -140,9 +142,9 @@ def linear_prefix_beam(
     """
     if size < 1 or candidates < 1:
         raise ValueError(f"size and candidates must be at least 1; got {size} and {candidates}")
-    inside = ~lengths_to_padding_mask(lengths, hidden.size(1))
+    inside = Places.inside(lengths, hidden.size(1), hidden.device)
     scan = scan_top(hidden[inside], weight, bias, candidates, blank, chunk_size, excluded)
-    log_probs, tokens, blanks, norms = (spread(part, inside) for part in scan)
+    log_probs, tokens, blanks, norms = (spread(part, inside, hidden.shape[:2]) for part in scan)
     found = prefix_beam_search(log_probs, tokens, blanks, lengths, size, blank)
     exact = _output_log_probs(hidden, weight, bias, norms, found, lengths, blank)
     scores, order = exact.masked_fill(found.scores == IMPOSSIBLE, IMPOSSIBLE).sort(dim=1, descending=True)

@@ -5,6 +5,8 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from .masks import move
+
 OUTSIDE, BEGIN, INSIDE, END, SINGLE = range(5)
 PREFIXES = {"O": OUTSIDE, "B": BEGIN, "I": INSIDE, "E": END, "S": SINGLE}
 NO_SPAN = -1
@@ -54,9 +56,9 @@ def tag_scheme(labels: Sequence[str]) -> Optional[TagScheme]:
     return TagScheme(torch.tensor([*prefixes, INSIDE]), torch.tensor([*types, len(names)]), tuple(names))
 
 
-def sequence_starts(words: Tensor) -> Tensor:
-    """(N,) bool, True at the first word of each sequence; ``words`` (B,) int64 has their lengths, which may be 0."""
-    rows = torch.repeat_interleave(torch.arange(len(words), device=words.device), words)
+def sequence_starts(words: Tensor, total: int) -> Tensor:
+    """(N,) bool, True at the first word of each sequence; ``words`` (B,) int64 has their lengths, which may be 0; N = ``total``."""
+    rows = torch.repeat_interleave(torch.arange(len(words), device=words.device), words, output_size=total)
     first = rows != rows.roll(1)
     first[:1] = True
     return first
@@ -92,7 +94,7 @@ def span_counts(scheme: TagScheme, predicted: Tensor, gold: Tensor, first: Tenso
 
     Class -1 is a tag that is not in the label set: as gold it makes spans of a type of its own, which no prediction has.
     """
-    prefixes, types = (table.to(gold.device) for table in scheme[:2])
+    prefixes, types = (move(table, gold.device) for table in scheme[:2])
     ends, own_types = span_ends(prefixes[predicted], types[predicted], first), types[predicted]
     gold_ends, gold_types = span_ends(prefixes[gold], types[gold], first), types[gold]
     correct = (gold_ends != NO_SPAN) & (ends == gold_ends) & (own_types == gold_types)

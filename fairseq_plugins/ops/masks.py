@@ -1,4 +1,7 @@
-"""Padding masks. Polarity everywhere: True = padding, may not be attended."""
+"""Padding masks. Polarity everywhere: True = padding, may not be attended.
+
+Lengths may lie on the host while all else is on a device: then nothing here waits for the device.
+"""
 
 from typing import Optional
 
@@ -6,17 +9,21 @@ import torch
 from torch import Tensor
 
 
-def lengths_to_padding_mask(lengths: Tensor, size: Optional[int] = None) -> Tensor:
-    """Right-padding mask of ``lengths`` (B,) int64: (B, size) bool, True = padding; ``size`` None: the longest length."""
+def move(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on a device; from the host the copy is not waited for."""
+    return tensor.to(device, non_blocking=tensor.device.type == "cpu")
+
+
+def lengths_to_padding_mask(
+    lengths: Tensor, size: Optional[int] = None, device: Optional[torch.device] = None
+) -> Tensor:
+    """Right-padding mask of ``lengths`` (B,) int64: (B, size) bool, True = padding; ``size`` None: the longest length.
+
+    It lies on ``device``, or where the lengths are.
+    """
     columns = int(lengths.max()) if size is None else size
+    lengths = lengths if device is None else move(lengths, device)
     return torch.arange(columns, device=lengths.device)[None, :] >= lengths[:, None]
-
-
-def spread(values: Tensor, inside: Tensor, filler: float = 0) -> Tensor:
-    """(B, T, ...) with ``values`` (N, ...) at the N places where ``inside`` (B, T) bool is True, and ``filler`` elsewhere."""
-    out = values.new_full((*inside.shape, *values.shape[1:]), filler)
-    out[inside] = values
-    return out
 
 
 def additive_key_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Dict, NamedTuple
 import torch
 from torch import Tensor
 
-from .masks import lengths_to_padding_mask
+from .masks import lengths_to_padding_mask, move
 
 KINDS = ("blank", "random", "sentence", "repeat")
 """blank: the slot is emptied (deletion); random: a random piece; sentence: another token of the same sentence; repeat: a copy
@@ -50,6 +50,7 @@ def corrupt_slots(
     """
     batch, slots = tokens.shape
     device = tokens.device
+    lengths = move(lengths, device)
     inside = ~lengths_to_padding_mask(lengths, slots)
     share = torch.rand(batch, 1, device=device) * ratio
     disturbed = (torch.rand(batch, slots, device=device) < share) & inside

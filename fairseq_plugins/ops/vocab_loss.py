@@ -81,12 +81,18 @@ def linear_token_losses(
     if hidden.shape[:-1] != target.shape or hidden.size(-1) != weight.size(1):
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (hidden, target, weight))
         raise ValueError(f"hidden, target and weight must be (..., C), (...) and (V, C); got {shapes}")
-    counted = torch.ones_like(target, dtype=torch.bool) if ignore_index is None else target.ne(ignore_index)
-    flat = hidden[counted], weight, bias, target[counted]
+    if ignore_index is None:
+        rows, labels = hidden.flatten(0, -2), target.flatten()
+    else:
+        places = target.ne(ignore_index).nonzero(as_tuple=True)  # once: it waits for the device
+        rows, labels = hidden[places], target[places]
+    flat = rows, weight, bias, labels
     terms = _LinearNLL.apply(*flat, label_smoothing > 0, chunk_size, want_best, torch.is_grad_enabled())
 
     def spread(values: Tensor, filler: int) -> Tensor:
-        return values.new_full(target.shape, filler).masked_scatter(counted, values)
+        if ignore_index is None:
+            return values.view(target.shape)
+        return values.new_full(target.shape, filler).index_put(places, values)
 
     return TokenLosses(spread(terms[0], 0), spread(terms[1], 0), spread(terms[2], -1) if want_best else None)
 

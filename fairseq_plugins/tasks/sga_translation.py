@@ -12,6 +12,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from ..data.empty_rows import BinSide, refuse_empty
+from ..data.slot_pairs import SlotPairs
 from ..generators.sga_at_reranker import ATReranker, rerank_options
 from ..generators.sga_denoising import DenoisingGenerator, refuse_unread_options
 from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_options
@@ -106,7 +107,7 @@ class SGATranslationTask(OwnRun, TranslationTask):
         # What --truncate-source leaves must have room for <s>.
         with changed(self.cfg, max_source_positions=self.cfg.max_source_positions - 1):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
-        dataset = self.datasets[split]
+        dataset = self.datasets[split] = SlotPairs.of(self.datasets[split])
         self._refuse_empty(dataset, split, epoch)
         dataset.src = PrependTokenDataset(dataset.src, self.source_dictionary.bos())
         dataset.src_sizes = dataset.src_sizes + 1

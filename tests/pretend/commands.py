@@ -6,11 +6,14 @@ import os
 
 from .cuda import WAITS
 
-HALF = "--fp16 --update-freq 2 --store-ema --ema-decay 0.9 --disable-validation --max-update 3 --max-epoch 9 --no-epoch-checkpoints"
+HALF = """--fp16 --update-freq 2 --disable-validation --max-update 3 --max-epoch 9 --save-interval 99 --save-interval-updates 0
+    --no-epoch-checkpoints --log-format json --log-interval 1"""
+EMA = "--store-ema --ema-decay 0.9"
+"""Not with --finetune-from-model: fairseq deletes the model's state before EMA starts from it (KeyError: 'model')."""
 TABLE = "PRETEND_TABLE"
 """Environment variable: the file that gets the waits of each kind of training."""
 
-AT_MOST = 300
+AT_MOST = 3
 """How often the forward and backward pass of a batch may wait for the device at lines of the package."""
 
 
@@ -30,9 +33,8 @@ class HalfPrecision:
 
     def __call__(self, arguments, **options):
         """``arguments``: of a training that has ended well."""
-        kind = tuple(
-            arguments[arguments.index(name) + 1] for name in ("--task", "--arch", "--criterion") if name in arguments
-        )
+        given = dict(zip(arguments, arguments[1:]))  # of an option that stands twice, the last
+        kind = tuple(given[name] for name in ("--task", "--arch", "--criterion") if name in given)
         if kind in self.seen or "--fp16" in arguments:
             return
         self.seen.add(kind)
@@ -42,7 +44,8 @@ class HalfPrecision:
             at = kept.index("--restore-file")
             del kept[at : at + 2]
         options["env"] = {**(options.get("env") or {}), WAITS: str(folder / "waits")}
-        done = self.run("train", *kept, *HALF.split(), "--save-dir", folder, **options)
+        more = HALF if "--finetune-from-model" in kept else f"{HALF} {EMA}"
+        done = self.run("train", *kept, *more.split(), "--save-dir", folder, **options)
         losses = [
             json.loads(line[line.index("{") :])["loss"] for line in done.stdout.splitlines() if '"loss": "' in line
         ]

@@ -21,11 +21,9 @@ ONE_WAIT = {
     "aten::unique_dim": "unique",
     "aten::unique_consecutive": "unique",
     "aten::bincount": "bincount",
-    # The kernels copy the lengths to the device, forward and backward.
+    # The kernel copies the lengths to the device; that of the backward pass does so again, which counts as the same wait.
     "aten::_ctc_loss": "ctc_loss",
     "aten::_ctc_loss.Tensor": "ctc_loss",
-    "aten::_ctc_loss_backward": "ctc_loss",
-    "aten::_ctc_loss_backward.Tensor": "ctc_loss",
 }
 INDEXING = {
     f"aten::{name}"
@@ -81,6 +79,9 @@ class Pretend(torch.Tensor):
 
     def __repr__(self, **_):
         return f"pretend({self.held!r})"
+
+    def __format__(self, spec):
+        return format(self.item(), spec) if self.dim() == 0 else repr(self)
 
     def tolist(self):
         wait("tolist")

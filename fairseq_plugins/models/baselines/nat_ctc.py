@@ -60,7 +60,7 @@ class SlotDecoder(TransformerDecoder):
         states = encoder_out["encoder_out"][0]
         source_mask = encoder_out["encoder_padding_mask"][0] if encoder_out["encoder_padding_mask"] else None
         slots = states.repeat_interleave(upsample, dim=0)[: int(lengths.max())]  # T B C
-        mask = lengths_to_padding_mask(lengths, slots.size(0))
+        mask = lengths_to_padding_mask(lengths, slots.size(0), slots.device)
         # Positions are counted from what is no padding: any other id will do.
         positions = self.embed_positions(mask.long() * self.padding_idx + (~mask).long() * (self.padding_idx + 1))
         hidden = self.dropout_module(slots + positions.transpose(0, 1))

@@ -118,7 +118,7 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
         Args:
             src_tokens: (B, S) int64, padded on the right.
             classification_head_name: of a sentence or token head; None = features.
-            select: (B, S) bool: positions that a token head is applied to; all when None.
+            select: (B, S) bool, or two index tensors: positions that a token head is applied to; all when None.
 
         Returns:
             Logits (B, classes) of a sentence head, (N, classes) of a token head at the N selected positions, (B, S, classes)

@@ -18,7 +18,8 @@ from ...modules.prompts import Prompts, join_prefixes
 from ...modules.slot_model import SlotModel, check_slots_task
 from ...ops.ctc import BestPath, linear_ctc_with_best
 from ...ops.linear import pack
-from ...ops.masks import lengths_to_padding_mask
+from ...ops.masks import lengths_to_padding_mask, move
+from ...ops.places import Places
 from ...ops.vocab_loss import label_smoothed, linear_token_losses
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, reads_upsample
@@ -167,7 +168,7 @@ class SGAModel(SlotModel):
             (B, T, C), ready for the tied output projection.
         """
         # Positions count slots, not tokens: the blank may be any symbol, the padding symbol included.
-        padding = lengths_to_padding_mask(lengths, tokens.size(1))
+        padding = lengths_to_padding_mask(lengths, tokens.size(1), tokens.device)
         padding_idx = self.masked_lm.sizes.padding_idx
         positions = torch.arange(tokens.size(1), device=tokens.device) + padding_idx + 1
         prompt_mask = guidance.padding_mask.new_zeros(tokens.size(0), prompts.key.size(1))
@@ -182,7 +183,8 @@ class SGAModel(SlotModel):
 
     def blank_sentence(self, lengths: Tensor) -> Tensor:
         """Rows of ``<mask>``: Y_blank of Eq. 4. (B,) -> (B, T) int64."""
-        return lengths.new_full((lengths.size(0), int(lengths.max())), self.mask)
+        shape = lengths.size(0), int(lengths.max())
+        return torch.full(shape, self.mask, device=self.masked_lm.output_weight.device)
 
     def denoiser_input(self, path: BestPath) -> Tensor:
         """What the denoiser reads: the uncollapsed output, blanks filled when asked for. (B, T) int64."""
@@ -192,18 +194,18 @@ class SGAModel(SlotModel):
         """Alignment unit (Eq. 4). Returns (B, T, C)."""
         return self.run_unit(self.blank_sentence(lengths), lengths, self.alignment_prompts, guidance)
 
-    def fill_masks(self, tokens: Tensor, masked: Tensor, guidance: Guidance, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+    def fill_masks(self, tokens: Tensor, masked: Places, guidance: Guidance, lengths: Tensor) -> Tuple[Tensor, Tensor]:
         """One iteration of mask-predict by the alignment unit; only masked positions are projected.
 
         Args:
             tokens: (B, T) int64, ``<mask>`` at the masked positions; ``lengths`` (B,) tokens.
-            masked: (B, T) bool, True = to be predicted; none in padding.
+            masked: N places of (B, T), to be predicted; none in padding.
 
         Returns:
             The best token of each of the N masked positions, (N,) int64, and its log-probability, (N,) nats.
         """
         hidden = self.run_unit(tokens, lengths, self.alignment_prompts, guidance)[masked]
-        path = self.best_path(hidden[None], lengths.new_tensor([len(hidden)]))
+        path = self.best_path(hidden[None], torch.tensor([len(hidden)]))
         return path.tokens[0], path.log_probs[0]
 
     def duplicate(self, tokens: Tensor) -> Tensor:
@@ -230,8 +232,8 @@ class SGAModel(SlotModel):
         """The losses of a batch (Eq. 7). The output projection runs in here, in chunks, never as B x T x V.
 
         Args:
-            src_tokens: (B, S) int64; ``src_lengths`` (B,).
-            targets: (B, U) int64 without ``</s>``, right-padded; ``target_lengths`` (B,).
+            src_tokens: (B, S) int64; ``src_lengths`` (B,), best on the host.
+            targets: (B, U) int64 without ``</s>``, right-padded; ``target_lengths`` (B,), best on the host.
             chunk_size: vocabulary rows projected at a time by CTC.
             unroll: N >= 1, denoising steps that are trained: on T_0 .. T_(N-1); ``corrupt``: noise on what each reads.
             masked: (B, U) bool, True = to be predicted; it and ``masked_options``: of :meth:`masked_losses`, for mask-predict.
@@ -285,7 +287,7 @@ class SGAModel(SlotModel):
                 "masked LM / --ctc-upsample); give --max-target-positions and --skip-invalid-size-inputs-valid-test, or cut it"
             )
         (weight, bias), pad = self.projection, self.masked_lm.sizes.padding_idx
-        outside = lengths_to_padding_mask(lengths, targets.size(1))
+        outside = lengths_to_padding_mask(lengths, targets.size(1), targets.device)
         tokens = targets.masked_fill(masked | outside, self.mask)
         hidden = self.run_unit(tokens, lengths.clamp(min=1), self.alignment_prompts, guidance)
         read = ~outside if read_all else masked
@@ -297,7 +299,7 @@ class SGAModel(SlotModel):
             smoothed = label_smoothed(found.nll, found.smooth, label_smoothing, weight.size(0))
             losses["alignment_nll"] = losses["alignment"].detach()
             losses["alignment"] = smoothed.masked_fill(~masked, 0.0).sum(dim=1)
-        losses["length"] = length_nll(guidance.length_log_probs, lengths)
+        losses["length"] = length_nll(guidance.length_log_probs, move(lengths, targets.device))
         return losses, self.duplicate(torch.where(read, found.best, tokens))
 
     def _denoising_loss(

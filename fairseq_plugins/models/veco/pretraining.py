@@ -95,9 +95,9 @@ class VECOPretrainingModel(PreparedModel):
         Args:
             src_tokens: (2B, S) int64, padded on the right: the first segments, then the second, in the same order.
             src_lengths: (2B,) int64, unused by the stock encoder.
-            masked: (2B, S) bool, True = is predicted.
+            masked: (2B, S) bool, True = is predicted; or those places as two index tensors, for which no device is waited for.
             joint_tokens: (B, J) int64, both segments in one row; None in monolingual batches.
-            joint_masked: (B, J) bool, True = is predicted, or None.
+            joint_masked: of (B, J), likewise, or None.
             objectives: of ``is``, ``cs`` and ``tlm``. While the backbone is frozen, training computes ``cs`` alone.
             reduce: see :data:`Reduction`; the projection of the masked positions, without a loss, by default.
 

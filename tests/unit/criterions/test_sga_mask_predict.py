@@ -36,7 +36,7 @@ def test_a_batch_without_a_mask_has_no_alignment_loss(model, device):
     counts = set()
     for seed in range(12):
         loss, _, logged = _run(model, sample, seed, min_mask_ratio=0.0, label_smoothing=0.1)
-        counts.add(logged["nmasked"])
+        counts.add(int(logged["nmasked"]))
         assert (float(logged["alignment_loss"]) == 0) == (logged["nmasked"] == 0)
         parts = [logged[f"{name}_loss"] for name in ("alignment", "length", "denoising")]
         torch.testing.assert_close(loss.detach(), torch.stack([torch.as_tensor(part) for part in parts]).sum())
@@ -118,6 +118,6 @@ def test_metrics_are_bits_of_their_own_units(model, device):
     found = aggregated.get_smoothed_values()
     units = {"loss": "sample_size", "denoising_loss": "sample_size", "alignment_loss": "nmasked"}
     for key, unit in {**units, "alignment_nll_loss": "nmasked", "length_loss": "nsentences"}.items():
-        expected = sum(float(log[key]) for log in logs) / sum(log[unit] for log in logs) / math.log(2)
+        expected = sum(float(log[key]) for log in logs) / sum(int(log[unit]) for log in logs) / math.log(2)
         assert float(found[key]) == pytest.approx(expected, abs=1e-3)
     assert found["unalignable"] == 6, "a sum over the epoch"

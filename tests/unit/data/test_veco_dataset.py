@@ -35,8 +35,8 @@ def test_a_parallel_batch_by_hand():
         parts = [inputs["src_tokens"][row, 1 : x + 1], inputs["src_tokens"][row + 2, 1 : y + 1]]
         found = [inputs["joint_tokens"][row, 1 : x + 1], inputs["joint_tokens"][row, x + 3 : x + y + 3]]
         assert all(torch.equal(one, two) for one, two in zip(parts, found))
-    assert inputs["masked"].tolist() == batch["target"].ne(PAD).tolist()
-    assert inputs["joint_masked"].tolist() == batch["joint_target"].ne(PAD).tolist()
+    assert torch.stack(inputs["masked"], dim=1).tolist() == batch["target"].ne(PAD).nonzero().tolist()
+    assert torch.stack(inputs["joint_masked"], dim=1).tolist() == batch["joint_target"].ne(PAD).nonzero().tolist()
 
 
 def test_a_monolingual_batch_has_no_joint_rows():

@@ -18,7 +18,7 @@ def expected(model, states, lengths, weight, bias):
     excluded = (NO_TEXT | {builders.BOS}) - {model.blank}
     found = linear_prefix_beam(states, weight, bias, lengths, model.blank, 4, 5, excluded=excluded)
     rows = zip(found.labels[0].tolist(), found.lengths[0].tolist())
-    return [row[:length] or [builders.EOS] for row, length in rows], found.scores[0]
+    return [row[:length] or [builders.EOS] for row, length in rows], found.scores[0].cpu()
 
 
 @pytest.mark.parametrize("max_iter", [0, 1, 6])

@@ -54,13 +54,13 @@ def test_decoding_equals_a_plain_loop(max_iter, adaptive, device):
         options = {"max_iter": max_iter, "adaptive": adaptive}
         ((found,),) = decode(model, [source], device, retain_history=True, **options)
         assert found["tokens"].tolist() == expected[-1]
-        _, tokens, log_probs = loop[-1]
+        tokens, log_probs = (part.cpu() for part in loop[-1][1:])
         torch.testing.assert_close(found["score"], log_probs.mean(), rtol=1e-9, atol=1e-9)
         positional = log_probs[kept(tokens, model.blank)]
         torch.testing.assert_close(found["positional_scores"], positional, rtol=1e-9, atol=1e-9)
         assert [entry["tokens"].tolist() for entry in found["history"]] == expected[: found["steps"] + 1]
         cycles += found["steps"] < len(loop) - 1
-        assert found["steps"] == len(loop) - 1 or (max_iter == 9 and not torch.equal(tokens, loop[-2][1]))
+        assert found["steps"] == len(loop) - 1 or (max_iter == 9 and not torch.equal(tokens, loop[-2][1].cpu()))
         assert "history" not in decode(model, [source], device, **options)[0][0]
     assert (cycles > 0) == (max_iter == 9), "a sentence of this test should go round"
 

@@ -9,6 +9,7 @@ from fairseq_plugins.generators.sga_denoising import IterationOptions
 from fairseq_plugins.generators.sga_generator import SGAGenerator
 from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
 from fairseq_plugins.models.sga import SGAModel
+from fairseq_plugins.ops.places import Places
 from tests import builders
 
 LENGTHS = [7, 4, 6, 5, 9, 3]
@@ -52,7 +53,7 @@ def test_only_masked_places_are_projected_and_history_starts_uncollapsed(device,
     """At XLM-R's vocabulary the projection costs as much as the layers. Mask-predict's own tokens are not collapsed."""
     model, sizes, original = sga_model(device), [], SGAModel.best_path
     tokens = torch.full((2, 5), builders.MASK, device=device)
-    masked = torch.tensor([[1, 0, 1, 0, 0], [0, 0, 0, 1, 0]], device=device).bool()
+    masked = Places.where(torch.tensor([[1, 0, 1, 0, 0], [0, 0, 0, 1, 0]], device=device).bool())
     guidance = model.encode(builders.pad(builders.source_rows([5, 3])).to(device))
     with monkeypatch.context() as patch:
         patch.setattr(SGAModel, "best_path", lambda self, h, n: sizes.append(h[..., 0].numel()) or original(self, h, n))

@@ -22,7 +22,7 @@ def counted(predicted, gold, device):
     scheme = ops.tag_scheme(LABELS)
     words = torch.tensor([len(row) for row in gold], dtype=torch.int64, device=device)
     rows = (classes(side, LABELS, device) for side in (predicted, gold))
-    found = ops.span_counts(scheme, *rows, ops.sequence_starts(words))
+    found = ops.span_counts(scheme, *rows, ops.sequence_starts(words, int(words.sum())))
     names = [*scheme.names, "(unseen)"]
     table = {name: tuple(int(count[number]) for count in found) for number, name in enumerate(names)}
     return {name: row for name, row in table.items() if any(row)}
@@ -49,7 +49,7 @@ def test_spans_by_hand(device):
     for text, wanted in SENTENCES:
         tags = text.split()
         tables = [table.to(device)[classes([tags], LABELS, device)] for table in scheme[:2]]
-        ends = ops.span_ends(*tables, ops.sequence_starts(torch.tensor([len(tags)], device=device))).tolist()
+        ends = ops.span_ends(*tables, ops.sequence_starts(torch.tensor([len(tags)], device=device), len(tags))).tolist()
         spans = [(place, end, scheme.names[tables[1][place]]) for place, end in enumerate(ends) if end != ops.NO_SPAN]
         assert spans == wanted, text
         assert span_loops.entities(tags) == set(wanted)

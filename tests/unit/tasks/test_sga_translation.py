@@ -37,6 +37,11 @@ def test_batches_have_xlmrs_input_format(folder):
         assert batch["target"][row].tolist() == target + [builders.PAD] * (batch["target"].size(1) - len(target))
         assert tuple(dataset.size(index)) == tuple(dataset.sizes[index]) == (len(source), len(target))
         assert dataset.num_tokens(index) == max(len(source), len(target))
+    on_host = batch["host_src_lengths"], batch["host_tgt_lengths"]
+    assert [array.tolist() for array in on_host] == [
+        lengths,
+        [len(expected["en"][index]) for index in batch["id"].tolist()],
+    ]
     kept, dropped = dataset.filter_indices_by_size(dataset.ordered_indices(), (max(lengths) - 1, 1000))
     assert len(dropped) >= 1 and len(kept) + len(dropped) == 12
 
