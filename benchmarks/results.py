@@ -17,6 +17,7 @@ from . import (
     nlu_data_path,
     report,
     runtime_parity,
+    service_load,
     sga_training_step,
     trained,
     trained_plot,
@@ -47,6 +48,7 @@ RENDERERS = {
         word_mapping,
         veco,
         veco_data_path,
+        service_load,
     )
 }
 
