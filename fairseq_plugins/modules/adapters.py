@@ -1,10 +1,12 @@
 """Bottleneck adapters: one per language after a frozen layer, chosen row by row."""
 
-from typing import List, Optional, Sequence
+from typing import Dict, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from ..ops.masks import move
 
 
 class Adapter(nn.Module):
@@ -30,13 +32,14 @@ class RowLanguages:
     """Which adapter every row of the current batch uses; set before the layers run, read by all of them."""
 
     def __init__(self) -> None:
-        self.rows: Optional[Tensor] = None  # (B,) int64, number of the language; None = no adapters
+        self.members: Optional[Dict[int, Tensor]] = None  # number of a language -> its rows, int64; None = no adapters
         self.active: Optional[Tensor] = None  # (B, T) bool, where the adapters act; None = everywhere
-        self.present: List[int] = []  # the numbers in rows, each once
 
-    def set(self, rows: Tensor, active: Optional[Tensor] = None) -> None:
-        self.rows, self.active = rows, active
-        self.present = sorted(set(rows.tolist()))
+    def set(self, rows: Tensor, device: torch.device, active: Optional[Tensor] = None) -> None:
+        """``rows`` (B,) int64, numbers of the languages: on the host, or the device is waited for."""
+        rows = rows.cpu()
+        self.active = active
+        self.members = {int(number): move(rows.eq(number).nonzero()[:, 0], device) for number in rows.unique()}
 
 
 class LanguageAdapters(nn.Module):
@@ -58,18 +61,17 @@ class LanguageAdapters(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add to each row what its language's adapter gives. (T, B, C) -> (T, B, C)."""
-        rows, active = self.current.rows, self.current.active
-        if rows is None:
+        all_members, active = self.current.members, self.current.active
+        if all_members is None:
             return x
         added = torch.zeros_like(x)
-        for number in self.current.present:
+        for number, members in all_members.items():
             if number < 0:
                 continue
             adapter = self.of[self.languages[number]]
-            if len(self.current.present) == 1:
+            if len(all_members) == 1:
                 added = adapter(x)
                 break
-            members = rows.eq(number).nonzero().squeeze(1)
             added = added.index_copy(1, members, adapter(x.index_select(1, members)).to(x.dtype))
         if active is not None:
             added = added * active.t().unsqueeze(-1).to(added.dtype)

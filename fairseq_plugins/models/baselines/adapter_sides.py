@@ -12,7 +12,7 @@ from ...modules.language_tags import LanguageTags
 from ...modules.stock_layout import wrapped
 
 ROWS = "adapter_rows"
-"""What the encoder's output has beside the stock entries: (B,) int64, number of each row's language."""
+"""What the encoder's output has beside the stock entries: (B,) int64 on the host, number of each row's language."""
 
 
 class AdapterPlan(NamedTuple):
@@ -66,12 +66,12 @@ class AdapterEncoder(TransformerEncoderBase):
         numbers = self.tags(src_tokens).numbers
         symbols = self.dictionary
         refuse_empty_sources(src_tokens, (symbols.pad(), symbols.eos(), *self.plan.tokens.values()), self.training)
-        self.current.set(numbers)
+        self.current.set(numbers, src_tokens.device)
         return {**super().forward(src_tokens, *args, **kwargs), ROWS: [numbers]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
         """The stock encoder leaves out what it does not know."""
-        rows = [encoder_out[ROWS][0].index_select(0, new_order)]
+        rows = [encoder_out[ROWS][0].index_select(0, new_order.cpu())]
         return {**super().reorder_encoder_out(encoder_out, new_order), ROWS: rows}
 
 
@@ -101,9 +101,9 @@ class AdapterDecoder(TransformerDecoderBase):
         """Stock features; ValueError for a target without language token, or of a language without adapters. (B, T)."""
         if self.plan.by_encoder:
             assert encoder_out is not None
-            self.current.set(encoder_out[ROWS][0])
+            self.current.set(encoder_out[ROWS][0], prev_output_tokens.device)
         else:
             found = self.tags(prev_output_tokens, search=incremental_state is not None)
             active = found.active if incremental_state is None else found.active[:, -1:]
-            self.current.set(found.numbers, active)
+            self.current.set(found.numbers, prev_output_tokens.device, active)
         return super().extract_features(prev_output_tokens, encoder_out, incremental_state, *args, **kwargs)

@@ -8,10 +8,11 @@ from fairseq.data.multilingual.multilingual_utils import get_lang_tok
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
-from torch import nn
+from torch import Tensor, nn
 
 from ...checkpoints.fitting import left_closed
 from ...modules.filled_model import FilledTransformer
+from ...modules.language_tags import read_together
 from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
 from ...modules.option_checks import check_choices, check_positive, defaults_of
 from ...options import option
@@ -95,6 +96,13 @@ class TransformerAdapterModel(FilledTransformer):
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(ADAPTERS in name)
         return model
+
+    def forward(self, src_tokens: Tensor, src_lengths: Any, prev_output_tokens: Tensor, **options: Any) -> Any:
+        """Stock forward; the languages of both sides are read with one wait for the device."""
+        if self.decoder.plan.by_encoder:
+            return super().forward(src_tokens, src_lengths, prev_output_tokens, **options)
+        with read_together([(self.encoder.tags, src_tokens), (self.decoder.tags, prev_output_tokens)]):
+            return super().forward(src_tokens, src_lengths, prev_output_tokens, **options)
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:

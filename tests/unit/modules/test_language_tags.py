@@ -43,7 +43,7 @@ def test_gradients_reach_the_adapters_of_the_rows_alone():
     adapters = LanguageAdapters(["to", "de", "en"], 4, 3, current).to(torch.float32)
     for parameter in adapters.parameters():
         torch.nn.init.normal_(parameter)
-    current.set(torch.tensor([1, NONE, 0, 1]))
+    current.set(torch.tensor([1, NONE, 0, 1]), torch.device("cpu"))
     x = torch.randn(5, 4, 4, requires_grad=True)
     y = adapters(x)
     assert torch.equal(y[:, 1], x[:, 1])
