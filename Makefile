@@ -47,10 +47,10 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 RECIPES := $(VENV)-recipes
 RECIPES_TESTED := $(if $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))'),$(RECIPES)/.stamp)
 
-.PHONY: help install quickstart recipes translator serve study test defects mutants tree check format docs bench results publish hydra evidence clean
+.PHONY: help install quickstart recipes translator serve study test test-cluster defects mutants tree check format docs bench results publish hydra evidence clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "options: PYTHON=$(PYTHON) TORCH=<version or wheel> TOY_SEED=$(TOY_SEED) DEVICE=$(DEVICE) PYTEST_ARGS='-k sga'"
 
 install: $(STAMPS)/package  ## make .venv if it is missing and install the package with what it needs
@@ -78,6 +78,13 @@ study: install recipes  ## a study of examples/studies: STUDY=sga DATA=DIR OUT=D
 
 test: $(STAMPS)/test $(RECIPES_TESTED)  ## run the tests (DEVICE=cuda for the GPU, DEVICE=pretend for a pretend one, PYTEST_ARGS for a part)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --device $(DEVICE) $(PYTEST_ARGS)
+
+test-cluster: $(STAMPS)/test $(RECIPES)/.stamp  ## Slurm with two nodes and torchrun on this machine (root; Debian's slurm-wlm, munge; 30 minutes)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(RECIPES)/bin/python -m pip install -r examples/slurm/requirements.txt $(NEWS)
+	mkdir -p runs && rm -f runs/cluster.jsonl
+	OMP_NUM_THREADS=1 FACTS=$(CURDIR)/runs/cluster.jsonl bash tests/cluster/with_slurm.sh $(abspath $(PY)) -m pytest -q -s \
+	  tests/cluster/slurm.py tests/cluster/processes.py $(PYTEST_ARGS)
+	@[ -n "$(PYTEST_ARGS)" ] || { mv runs/cluster.jsonl tests/cluster/log.jsonl; $(PY) -m tests.cluster.table; $(MAKE) --no-print-directory evidence; }
 
 defects: $(STAMPS)/test  ## put the traps of the design in, one at a time: each must turn a test red (a minute)
 	$(PY) tests/mutants/defects.py
@@ -120,6 +127,7 @@ bench: $(STAMPS)/peers  ## speed and memory against peers: ratios in one run, ta
 results: $(STAMPS)/plots  ## rebuild docs/results and the page of benchmarks from the committed ledgers, archives and JSON
 	$(PY) -m examples.recipes.results
 	$(PY) -m benchmarks.results
+	$(PY) -m tests.cluster.table
 
 hydra: install  ## configurations for fairseq-hydra-train from examples/systems: OUT=DIR
 	@[ -n "$${OUT:-}" ] || { echo "make hydra: OUT is missing, as in: make hydra OUT=runs/hydra" >&2; exit 2; }
@@ -131,7 +139,7 @@ publish: $(STAMPS)/plots  ## store a finished study in examples/results and docs
 	$(MAKE) --no-print-directory evidence
 
 evidence:  ## after new runs: write the hashes of ledgers, archives, plots of analyses and measurements
-	git ls-files -z --cached --others --exclude-standard 'examples/results/*' 'docs/results/*_analysis/*' benchmarks/results | \
+	git ls-files -z --cached --others --exclude-standard 'examples/results/*' 'docs/results/*_analysis/*' benchmarks/results tests/cluster/log.jsonl | \
 	  LC_ALL=C sort -z | xargs -0 sha256sum >examples/evidence.sha256
 
 clean:  ## remove caches and build folders (not .venv, not runs/)

@@ -88,6 +88,16 @@ wildcard_constraints:
 ruleorder: languages > output
 
 
+# On a cluster these do not wait in a queue: they take seconds.
+localrules:
+    study,
+    begin,
+    tuned,
+    entry,
+    ledger,
+    page,
+
+
 rule study:
     input:
         "page.md",
