@@ -9,7 +9,7 @@ from .cuda import WAITS
 HALF = """--fp16 --update-freq 2 --disable-validation --max-update 3 --max-epoch 9 --save-interval 99 --save-interval-updates 0
     --no-epoch-checkpoints --log-format json --log-interval 1"""
 EMA = "--store-ema --ema-decay 0.9"
-"""Not with --finetune-from-model: fairseq deletes the model's state before EMA starts from it (KeyError: 'model')."""
+"""Not with --finetune-from-model or --restore-file: fairseq deletes the model's state before EMA starts from it."""
 TABLE = "PRETEND_TABLE"
 """Environment variable: the file that gets the waits of each kind of training."""
 
@@ -33,6 +33,8 @@ class HalfPrecision:
 
     def __call__(self, arguments, **options):
         """``arguments``: of a training that has ended well."""
+        split = [text.split("=", 1) if text.startswith("--") else [text] for text in arguments]
+        arguments = [part for parts in split for part in parts]
         given = dict(zip(arguments, arguments[1:]))  # of an option that stands twice, the last
         kind = tuple(given[name] for name in ("--task", "--arch", "--criterion") if name in given)
         if kind in self.seen or "--fp16" in arguments:
@@ -40,11 +42,9 @@ class HalfPrecision:
         self.seen.add(kind)
         folder = self.make_folder("half")
         kept = [argument for argument in arguments if argument != "--bf16"]
-        if "--restore-file" in kept:
-            at = kept.index("--restore-file")
-            del kept[at : at + 2]
         options["env"] = {**(options.get("env") or {}), WAITS: str(folder / "waits")}
-        more = HALF if "--finetune-from-model" in kept else f"{HALF} {EMA}"
+        started = "--finetune-from-model" in kept or "--restore-file" in kept
+        more = HALF if started else f"{HALF} {EMA}"
         done = self.run("train", *kept, *more.split(), "--save-dir", folder, **options)
         losses = [
             json.loads(line[line.index("{") :])["loss"] for line in done.stdout.splitlines() if '"loss": "' in line
