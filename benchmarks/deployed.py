@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Dict, Tuple
@@ -12,6 +13,7 @@ from .systems import POSITIONS, Sizes
 def variant(folder: Path, name: str, **search: Any) -> Path:
     """A folder of the same model, linked file by file, with other options of its search."""
     made = folder.with_name(f"{folder.name}-{name}")
+    shutil.rmtree(made, ignore_errors=True)
     made.mkdir()
     for file in folder.iterdir():
         if file.name != "model.json":
@@ -36,7 +38,8 @@ def ctranslate2_of(checkpoint: Path, data: Path, precision: str, threads: int, p
     made = place / f"ctranslate2-{precision}"
     # Its loader asks for permission to read the configuration beside the tensors; the file is one's own.
     converter = ctranslate2.converters.FairseqConverter(str(checkpoint), str(data), unsafe_deserialization=True)
-    converter.convert(str(made), quantization=precision)
+    if not made.exists():
+        converter.convert(str(made), quantization=precision)
     opened = ctranslate2.Translator(
         str(made), device="cpu", compute_type=precision, intra_threads=threads, inter_threads=1
     )

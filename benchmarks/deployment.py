@@ -75,10 +75,9 @@ def sga_systems(sizes: Sizes, symbols: Dictionary, place: Path, threads: int) ->
     vocabulary = "".join(f"{symbol}\n" for symbol in symbols.symbols)
     for precision in ("float32", "int8"):
         made = place / f"sga-{precision}"
-        content = folder.Content(
-            "slots", "sga", model, slots.graphs(model), {"vocabulary.txt": vocabulary}, description
-        )
-        folder.write(made, content, precision == "int8")
+        if not made.exists():
+            graphs, files = slots.graphs(model), {"vocabulary.txt": vocabulary}
+            folder.write(made, folder.Content("slots", "sga", model, graphs, files, description), precision == "int8")
         for passes in PASSES:
             variant = deployed.variant(made, f"{passes}-passes", max_iter=passes, adaptive=False)
             yield (
@@ -98,7 +97,7 @@ def at_systems(
         name = f"AT {sizes.layers}+{layers}"
         made = place / precision
         line = [str(checkpoint), str(made), "--data", str(place), "--beam", "1", *forced]
-        if command.main([*line, *(["--int8"] if precision == "int8" else [])]):
+        if not made.exists() and command.main([*line, *(["--int8"] if precision == "int8" else [])]):
             raise SystemExit(f"benchmarks.deployment: {name} was not exported")
         peer, bytes_of_peer = deployed.ctranslate2_of(checkpoint, place, precision, threads, place)
         words = [symbols.symbols[number] for number in source_ids(sizes, 1)[0, :-1]]
@@ -116,14 +115,16 @@ def at_systems(
 
 
 def write_transformer(sizes: Sizes, symbols: Dictionary, layers: int, place: Path) -> Path:
-    """A checkpoint of a stock transformer with random weights, its dictionaries beside it."""
+    """A checkpoint of a stock transformer with random weights, its dictionaries beside it; one that is there is kept."""
+    path = place / "checkpoint.pt"
+    if path.exists():
+        return path
     place.mkdir(parents=True)
     for language in "ab":
         symbols.save(str(place / f"dict.{language}.txt"))
     model = autoregressive(sizes, symbols, layers, torch.device("cpu"))
     task = {"task": "translation", "source_lang": "a", "target_lang": "b", "data": str(place)}
     args = Namespace(**{**deployed.transformer_options(sizes, layers), **task, "arch": "transformer"})
-    path = place / "checkpoint.pt"
     save_checkpoint(start_state(dict(model.state_dict()), args=args, cfg=None, task_state={}), path)
     return path
 
@@ -149,7 +150,7 @@ def compare(options: argparse.Namespace) -> List[Dict[str, Any]]:
     sizes = Sizes(options.vocab, options.layers, options.width, options.heads)
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as temporary, torch.no_grad():
-        found = list(systems(sizes, Path(temporary), options.threads))
+        found = list(systems(sizes, options.work or Path(temporary), options.threads))
         single = {name: partial(decode, 1) for name, decode, _ in found}
         large = {name: partial(decode, options.batch) for name, decode, _ in found}
         device = torch.device("cpu")
@@ -199,10 +200,17 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("--rounds", type=int, default=20, help="timed rounds of one sentence")
     parser.add_argument("--batch", type=int, default=32, help="size of the large batch")
     parser.add_argument("--batch-rounds", type=int, default=3, help="timed rounds of the large batch")
+    parser.add_argument("--work", type=Path, help="keep what is exported here, and use what is there already")
+    parser.add_argument("--export-only", action="store_true", help="fill --work, measure nothing")
     parser.add_argument("--threads", type=int, default=2, help="of every system")
     options = parser.parse_args(argv)
+    if options.export_only:
+        sizes = Sizes(options.vocab, options.layers, options.width, options.heads)
+        list(systems(sizes, options.work, options.threads))
+        return
     results = compare(options)
-    path = report.write("deployment", torch.device("cpu"), {**vars(options), **deployed.versions()}, results)
+    kept = {name: value for name, value in vars(options).items() if name not in ("work", "export_only")}
+    path = report.write("deployment", torch.device("cpu"), {**kept, **deployed.versions()}, results)
     print(render({"results": results, "options": vars(options)}))
     measure.say(f"wrote {path.relative_to(report.RESULTS.parent.parent)}")
 

@@ -382,14 +382,6 @@ def test_pieces_that_no_tokenizer_can_repeat_are_named(tmp_path, caplog):
     assert (tmp_path / "out" / "sentencepiece.bpe.model").exists()
 
 
-def test_a_folder_with_something_in_it_stays(tmp_path):
-    nlu_builders.nllb_fairseq(tmp_path)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "notes").write_text("mine")
-    with pytest.raises(ValueError, match="nothing is replaced"):
-        export_huggingface(tmp_path / "model.pt", tmp_path / "out")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
