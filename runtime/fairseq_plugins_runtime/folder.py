@@ -48,20 +48,18 @@ class Graph:
         self.session, self.path = session, path
         self.inputs = [argument.name for argument in session.get_inputs()]
         self.outputs = [argument.name for argument in session.get_outputs()]
-        self._options = onnxruntime.RunOptions()
-        self._options.only_execute_path_to_fetches = True
 
     def run(self, outputs: Sequence[str], inputs: Dict[str, np.ndarray]) -> List[np.ndarray]:
-        """The outputs of these names; what only others need is not computed. ModelError: the graph does not take the inputs."""
+        """The outputs of these names. ModelError: the graph does not take the inputs."""
         try:
-            return list(self.session.run(list(outputs), inputs, self._options))
+            return list(self.session.run(list(outputs), inputs))
         except Exception as error:  # onnxruntime's errors have no other base
             raise ModelError(f"{self.path}: {_first_line(error)}") from error
 
     def run_values(self, outputs: Sequence[str], inputs: Dict[str, Any]) -> List[Any]:
         """:meth:`run` with values of onnxruntime, which are not copied from one run to the next."""
         try:
-            return list(self.session.run_with_ort_values(list(outputs), inputs, self._options))
+            return list(self.session.run_with_ort_values(list(outputs), inputs))
         except Exception as error:  # onnxruntime's errors have no other base
             raise ModelError(f"{self.path}: {_first_line(error)}") from error
 
