@@ -108,7 +108,7 @@ docs: $(STAMPS)/docs  ## the documentation site, docs/_build/html: any warning a
 	$(PY) -m sphinx --builder html --nitpicky --fail-on-warning --keep-going --jobs auto docs docs/_build/html
 	$(PY) docs/check_links.py docs/_build/html
 
-bench: $(STAMPS)/peers  ## speed and memory against peers: ratios in one run, tables and JSON in benchmarks/ (55 minutes; a quiet machine)
+bench: $(STAMPS)/peers  ## speed and memory against peers: ratios in one run, tables and JSON in benchmarks/ (70 minutes; a quiet machine)
 	$(PY) -m benchmarks.vocab_losses $(BENCH_ARGS)
 	$(PY) -m benchmarks.sga_training_step $(BENCH_ARGS)
 	$(PY) -m benchmarks.decoding $(BENCH_ARGS)

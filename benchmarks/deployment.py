@@ -142,7 +142,7 @@ def runtime(path: Path, sizes: Sizes, threads: int, bos: bool = True) -> Decode:
     """Decoding of an exported folder."""
     opened = Folder(path, threads)
     decoder = DECODERS[opened.kind](opened)
-    return lambda count: decoder.decode(source_ids(sizes, count, bos), opened.pairs[0], scored=False)
+    return lambda count: decoder.decode(source_ids(sizes, count, bos), opened.pairs[0])
 
 
 def compare(options: argparse.Namespace) -> List[Dict[str, Any]]:

@@ -36,21 +36,27 @@ class System(NamedTuple):
     size: int  # bytes on disk
 
 
+def time_method(runner: Any, owner: Any, name: str) -> None:
+    """Add the seconds of each call of a method of ``owner`` to ``runner.seconds``."""
+    method = getattr(owner, name)
+
+    def timed(*arguments: Any, **named: Any) -> Any:
+        start = time.perf_counter()
+        found = method(*arguments, **named)
+        runner.seconds += time.perf_counter() - start
+        return found
+
+    setattr(owner, name, timed)
+
+
 class Fairseq:
     """This package's ``translate``."""
 
     def __init__(self, model: str, *options: str) -> None:
         args = translate.build_parser().parse_args([])
         self.inner = translate.load(translate.checkpoint(model), args, ["--cpu", *options])
-        self.seconds, step = 0.0, self.inner.task.inference_step
-
-        def timed(*arguments: Any, **named: Any) -> Any:
-            start = time.perf_counter()
-            found = step(*arguments, **named)
-            self.seconds += time.perf_counter() - start
-            return found
-
-        self.inner.task.inference_step = timed
+        self.seconds = 0.0
+        time_method(self, self.inner.task, "inference_step")
 
     def __call__(self, lines: Sequence[str]) -> List[str]:
         return [found[0].text for found in self.inner.translate(lines)]
@@ -61,15 +67,8 @@ class Runtime:
 
     def __init__(self, folder: Path, threads: int) -> None:
         self.inner: Translator = load(folder, threads)
-        self.seconds, decode = 0.0, self.inner._decoder.decode
-
-        def timed(*arguments: Any, **named: Any) -> Any:
-            start = time.perf_counter()
-            found = decode(*arguments, **named)
-            self.seconds += time.perf_counter() - start
-            return found
-
-        self.inner._decoder.decode = timed
+        self.seconds = 0.0
+        time_method(self, self.inner._decoder, "decode")
 
     def __call__(self, lines: Sequence[str]) -> List[str]:
         return self.inner.translate(lines)

@@ -107,7 +107,7 @@ class Differing:
     def _passes(self, number: int, slots: int) -> List[Tuple[torch.Tensor, torch.Tensor]]:
         """Best tokens and best pieces of a line's slots after each pass of the runtime, in the batch of the comparison."""
         source, row = self._batch(number)
-        hypotheses, history = self.runtime._decoder.passes(source, scored=False)
+        hypotheses, history = self.runtime._decoder.passes(source)
         seen = history[: hypotheses[row].passes + 1]
         return [
             (torch.from_numpy(path.tokens[row, :slots]), torch.from_numpy(path.pieces[row, :slots])) for path in seen

@@ -23,7 +23,8 @@ from urllib.parse import urlencode
 
 import torch
 
-from fairseq_plugins_runtime.translator import Translator, load
+from fairseq_plugins_runtime.folder import Folder
+from fairseq_plugins_runtime.translator import Translator
 
 from . import report
 from .measure import percentile, say
@@ -206,7 +207,7 @@ def phase(service: Process, asked: Sequence[Request], number: Optional[int]) -> 
 def measure(model: str, text: str, count: int, seed: int) -> List[Dict[str, Any]]:
     """One row a phase."""
     lines = sorted({line.strip() for line in Path(text).read_text(encoding="utf-8").splitlines() if line.strip()})
-    translator, service, rows = load(model), Process(model), []
+    translator, service, rows = Translator(Folder(model)), Process(model), []
     try:
         for turn, (name, number) in enumerate(PHASES.items()):
             asked = requests(translator, lines, count, seed + turn)

@@ -297,7 +297,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if importing:
             _import(args.folder, args.checkpoint)
         else:
-            _check_folder(Path(args.folder))
+            check_folder(Path(args.folder))
             export_checkpoint(args.checkpoint, args.folder, args.data, not args.no_dictionaries, args.half)
 
     return run(parser, work)
@@ -318,7 +318,7 @@ def _import(folder: str, checkpoint: str) -> None:
     (write_veco if others else import_checkpoint)(folder, checkpoint)
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
     """Raise CheckpointError where a folder to write into has a model already, or is a file."""
     found = [name for name in (WEIGHTS, CONFIG) if (folder / name).exists()]
     found += sorted(file.name for file in folder.glob("dict*.txt"))

@@ -119,7 +119,7 @@ def work(args: argparse.Namespace, rest: Sequence[str]) -> None:
         )
         return
     if args.format == "safetensors":
-        portable._check_folder(folder)
+        portable.check_folder(folder)
         portable.export_checkpoint(translate.checkpoint(args.model, args.system), folder, args.data, half=args.half)
         return
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]

@@ -14,9 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Iterator, Optional, Sequence
 
+from .folder import Folder
 from .model_json import ModelError
 from .sessions import own_process
-from .translator import BATCH_TOKENS, Translator, load
+from .translator import BATCH_TOKENS, Translator
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ def translate(argv: Sequence[str]) -> int:
         if args.input != "-" and not os.path.isfile(args.input):
             raise ValueError(f"--input {args.input}: no such file")
         with _output(args.output) as output:
-            work(load(args.model, args.threads), args, output)
+            work(Translator(Folder(args.model, args.threads)), args, output)
     except BrokenPipeError:  # as of "| head"
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:

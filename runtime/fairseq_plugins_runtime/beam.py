@@ -77,8 +77,8 @@ class BeamDecoder:
         self.encoder.expect(["source"], self.cross)
         self.step.expect([*HEAD, *self.cross, *self.caches], self.outputs)
 
-    def decode(self, source: np.ndarray, pair: Pair, scored: bool) -> List[Hypothesis]:
-        """The best hypothesis of each sentence; source: (B, S) int64, padded on the right. Scores are there in any case."""
+    def decode(self, source: np.ndarray, pair: Pair) -> List[Hypothesis]:
+        """The best hypothesis of each sentence; source: (B, S) int64, padded on the right."""
         rows, found = max(MOST_SCORES // (self.size * self.search.beam), 1), []
         for first in range(0, len(source), rows):
             found += [ranked[0] for ranked in self.hypotheses(source[first : first + rows], pair)]

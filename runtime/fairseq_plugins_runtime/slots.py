@@ -22,7 +22,7 @@ class Path(NamedTuple):
 
     tokens: np.ndarray  # (B, T) int64, the best id of each slot; the blank in padding
     pieces: np.ndarray  # (B, T) int64, the best id without the blank; ``tokens`` where nothing reads it
-    log_probs: np.ndarray  # (B, T) float32, of ``tokens``, nats; 0 in padding, and where no score is asked for
+    log_probs: np.ndarray  # (B, T) float32, of ``tokens``, nats; 0 in padding
 
     def rows(self, chosen: np.ndarray) -> "Path":
         """The path of some sentences."""
@@ -70,15 +70,15 @@ class SlotDecoder:
             self.alignment.expect([], [] if self.mask_predict else outputs)
             self.denoising.expect(["tokens", "lengths", "source", *guided], outputs)
 
-    def decode(self, source: np.ndarray, pair: Pair, scored: bool) -> List[Hypothesis]:
-        """The hypotheses of a batch; source: (B, S) int64, padded on the right. ``scored``: scores are needed."""
+    def decode(self, source: np.ndarray, pair: Pair) -> List[Hypothesis]:
+        """The hypotheses of a batch; source: (B, S) int64, padded on the right."""
         logits = len(self.text.target) * source.shape[1] * self.upsample * max(self.length_beam, 1)
         rows, found = max(MOST_LOGITS // logits, 1), []
         for first in range(0, len(source), rows):
-            found += self.passes(source[first : first + rows], scored)[0]
+            found += self.passes(source[first : first + rows])[0]
         return found
 
-    def passes(self, source: np.ndarray, scored: bool) -> Tuple[List[Hypothesis], List[Path]]:
+    def passes(self, source: np.ndarray) -> Tuple[List[Hypothesis], List[Path]]:
         """The hypotheses, and what each pass gave of the sentences: the alignment's first, each sentence's last from then on."""
         guidance, length_log_probs = self._encode(source)
         if self.mask_predict:
@@ -90,11 +90,11 @@ class SlotDecoder:
             lengths = lengths * self.upsample
         else:
             lengths = (source != self.symbols.pad).sum(axis=1) * self.upsample
-            path = self._run(self.alignment, self._blank_sentence(lengths), lengths, guidance, scored)
+            path = self._run(self.alignment, self._blank_sentence(lengths), lengths, guidance)
             history = [path]
         steps = np.zeros_like(lengths)
         if self.denoising is not None:
-            path = self._denoise(guidance, lengths, path, steps, history, scored)
+            path = self._denoise(guidance, lengths, path, steps, history)
         return self._hypotheses(path, lengths, steps, self.blank), history
 
     def _encode(self, source: np.ndarray) -> Tuple[Guidance, np.ndarray]:
@@ -106,18 +106,16 @@ class SlotDecoder:
     def _blank_sentence(self, lengths: np.ndarray) -> np.ndarray:
         return np.full((len(lengths), int(lengths.max())), self.mask, np.int64)
 
-    def _run(self, graph: Graph, tokens: np.ndarray, lengths: np.ndarray, guidance: Guidance, scored: bool) -> Path:
+    def _run(self, graph: Graph, tokens: np.ndarray, lengths: np.ndarray, guidance: Guidance) -> Path:
         inputs = {"lengths": lengths, "source": guidance.source, **guidance.states}
         if "tokens" in graph.inputs:
             inputs["tokens"] = tokens
-        names = ["best", *(["pieces"] if self.fill_blanks and "pieces" in graph.outputs else [])]
-        names += ["log_probs"] if scored else []
+        names = ["best", "log_probs", *(["pieces"] if self.fill_blanks and "pieces" in graph.outputs else [])]
         found = dict(zip(names, graph.run(names, inputs)))
         outside = padding(lengths, found["best"].shape[1])
         best = np.where(outside, self.blank, found["best"])
         pieces = np.where(outside, self.blank, found["pieces"]) if "pieces" in found else best
-        scores = np.where(outside, np.float32(0), found["log_probs"]) if scored else np.zeros(best.shape, np.float32)
-        return Path(best, pieces, scores)
+        return Path(best, pieces, np.where(outside, np.float32(0), found["log_probs"]))
 
     # ---- Denoising passes until nothing changes. ----
 
@@ -128,7 +126,6 @@ class SlotDecoder:
         path: Path,
         steps: np.ndarray,
         history: List[Path],
-        scored: bool,
     ) -> Path:
         """The last output of each sentence. A sentence leaves as soon as a pass changes nothing of it, or its outputs come again.
 
@@ -143,7 +140,7 @@ class SlotDecoder:
         for done in range(1, self.max_iter + 1):
             tokens = self._denoiser_input(current)[:, : int(slots.max())]
             seen = [*seen[1 - MAX_PERIOD :], tokens]
-            new = self._run(self.denoising, tokens, slots, guidance, scored)
+            new = self._run(self.denoising, tokens, slots, guidance)
             steps[active] += 1
             path = _put(path, new, active)
             history.append(path)
@@ -196,7 +193,7 @@ class SlotDecoder:
                 tokens = np.where(masked, self.mask, tokens)
             if not masked.any():
                 break
-            new = self._run(self.alignment, tokens, lengths, guidance, scored=True)
+            new = self._run(self.alignment, tokens, lengths, guidance)
             tokens, log_probs = np.where(masked, new.tokens, tokens), np.where(masked, new.log_probs, log_probs)
         return tokens, log_probs
 
@@ -213,7 +210,7 @@ class SlotDecoder:
     def trace(self, source: np.ndarray) -> List[List[str]]:
         """The slots of one sentence after the alignment and after each pass, as pieces; "" for the blank. source: (1, S)."""
         rows = []
-        for path in self.passes(source, scored=False)[1]:
+        for path in self.passes(source)[1]:
             rows.append(
                 ["" if number == self.blank else self.text.symbol(number) for number in path.tokens[0].tolist()]
             )

@@ -1,8 +1,7 @@
 """The model as its users see it: lines of text in, lines of text out."""
 
 import logging
-from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -54,7 +53,7 @@ class Translator:
         Raises ModelError: a pair that the model does not have, a line that is no Unicode text.
         """
         pair = self._pair(source, target)
-        found = self._decode(self._rows(lines, pair, first_line), pair, batch_tokens, scored=False)
+        found = self._decode(self._rows(lines, pair, first_line), pair, batch_tokens)
         return [translation.text for translation in found]
 
     def translations(
@@ -66,7 +65,7 @@ class Translator:
     ) -> List[Translation]:
         """As :meth:`translate`, with scores, ids and passes."""
         pair = self._pair(source, target)
-        return self._decode(self._rows(lines, pair), pair, batch_tokens, scored=True)
+        return self._decode(self._rows(lines, pair), pair, batch_tokens)
 
     def count_tokens(self, line: str, source: Optional[str] = None) -> int:
         """How many tokens a line has, those around it included; compare with ``limits["source_tokens"]``."""
@@ -110,13 +109,13 @@ class Translator:
             logger.warning("longer than %d tokens and cut: line%s %s", longest, "s" * (len(long) > 1), numbers)
         return rows
 
-    def _decode(self, rows: List[List[int]], pair: Pair, batch_tokens: int, scored: bool) -> List[Translation]:
+    def _decode(self, rows: List[List[int]], pair: Pair, batch_tokens: int) -> List[Translation]:
         text, found = self._folder.text, [Translation("", 0.0, [], 0) for _ in rows]
         for numbers in batches([len(row) for row in rows], batch_tokens):
             source = np.full((len(numbers), len(rows[numbers[-1]])), self._folder.source_symbols.pad, np.int64)
             for place, number in enumerate(numbers):
                 source[place, : len(rows[number])] = rows[number]
-            for number, best in zip(numbers, self._decoder.decode(source, pair, scored)):
+            for number, best in zip(numbers, self._decoder.decode(source, pair)):
                 found[number] = Translation(text.text(best.tokens), best.score, best.tokens, best.passes)
         return found
 
@@ -134,7 +133,7 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[List[int]]:
 
 
 DECODERS: Dict[str, Any] = {"slots": SlotDecoder, "encoder_decoder": BeamDecoder}
-"""By ``kind``: made of a folder; ``decode(source, pair, scored)`` gives a :class:`Hypothesis` for each row of ``source``."""
+"""By ``kind``: made of a folder; ``decode(source, pair)`` gives a :class:`Hypothesis` for each row of ``source``."""
 
 
 def _decoder(folder: Folder) -> Any:
@@ -143,14 +142,3 @@ def _decoder(folder: Folder) -> Any:
             f"{folder.path}: a model of kind {folder.kind} does not translate; valid: {', '.join(DECODERS)}"
         )
     return DECODERS[folder.kind](folder)
-
-
-def load(path: Union[str, Path], threads: Optional[int] = None) -> Translator:
-    """Open the model folder that ``python -m fairseq_plugins export --format onnx`` wrote.
-
-    Args:
-        threads: of each pass; None: as many as the machine has cores.
-
-    Raises ModelError: anything about the folder is wrong; the message names it.
-    """
-    return Translator(Folder(path, threads))

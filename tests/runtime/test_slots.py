@@ -190,7 +190,7 @@ def test_ctc_as_the_generator(max_iter, adaptive, fill_blanks, denoiser):
         MadeUp(fill_blanks=fill_blanks, denoiser=denoiser),
         MadeUp(fill_blanks=fill_blanks, denoiser=denoiser),
     )
-    found = decoder(model, max_iter, adaptive).decode(sources(), None, scored=True)
+    found = decoder(model, max_iter, adaptive).decode(sources(), None)
     wanted = expected(reference, sources(), max_iter, adaptive)
     check(found, wanted)
     assert model.runs == reference.runs
@@ -208,18 +208,16 @@ def test_ctc_as_the_generator(max_iter, adaptive, fill_blanks, denoiser):
 )
 def test_mask_predict_as_the_generator(iterations, length_beam, max_iter, denoiser):
     model = MadeUp("mask_predict", denoiser=denoiser)
-    found = decoder(model, max_iter, iterations=iterations, length_beam=length_beam).decode(
-        sources(), None, scored=True
-    )
+    found = decoder(model, max_iter, iterations=iterations, length_beam=length_beam).decode(sources(), None)
     check(found, expected(model, sources(), max_iter, True, MaskPredictOptions(iterations, length_beam)))
 
 
 @pytest.mark.parametrize("alignment", ["ctc", "mask_predict"])
 def test_a_batch_gives_what_its_sentences_give_alone(alignment):
     one = decoder(MadeUp(alignment), length_beam=2)
-    together = one.decode(sources(), None, scored=True)
+    together = one.decode(sources(), None)
     for row, hypothesis in zip(sources(), together):
-        (alone,) = one.decode(row[None, row != PAD], None, scored=True)
+        (alone,) = one.decode(row[None, row != PAD], None)
         assert alone.tokens == hypothesis.tokens
         assert alone.passes == hypothesis.passes
         assert alone.score == pytest.approx(hypothesis.score, abs=1e-6)
@@ -229,21 +227,15 @@ def test_a_batch_gives_what_its_sentences_give_alone(alignment):
 def test_logits_of_a_pass_are_limited(monkeypatch, alignment, length_beam):
     model, source = MadeUp(alignment), sources()
     one = decoder(model, length_beam=length_beam)
-    whole = one.decode(source, None, scored=True)
+    whole = one.decode(source, None)
     assert model.widest == SENTENCES * length_beam
     monkeypatch.setattr(slots, "MOST_LOGITS", 3 * SIZE * 2 * source.shape[1] * length_beam)
     model.widest = 0
     wanted = [(hypothesis.tokens, hypothesis.passes) for hypothesis in whole]
-    assert [(found.tokens, found.passes) for found in one.decode(source, None, scored=True)] == wanted
+    assert [(found.tokens, found.passes) for found in one.decode(source, None)] == wanted
     assert model.widest == 3 * length_beam
     monkeypatch.setattr(slots, "MOST_LOGITS", 1)
-    assert len(one.decode(source, None, scored=True)) == SENTENCES
-
-
-def test_without_scores_the_tokens_are_the_same():
-    one = decoder(MadeUp())
-    scored, plain = (one.decode(sources(), None, scored=flag) for flag in (True, False))
-    assert [found.tokens for found in scored] == [found.tokens for found in plain]
+    assert len(one.decode(source, None)) == SENTENCES
 
 
 def test_trace_has_the_slots_of_every_pass():

@@ -6,7 +6,8 @@ import logging
 from contextlib import suppress
 from typing import Sequence
 
-from ..translator import load
+from ..folder import Folder
+from ..translator import Translator
 from .limits import HELP, Limits
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         with listener:
             if not _is_loopback(listener.getsockname()[0]):
                 logger.warning("--host %s: whoever reaches this address can use the service", args.host)
-            models = [load(folder, args.threads) for folder in args.model]
+            models = [Translator(Folder(folder, args.threads)) for folder in args.model]
             build(models, Limits(*(getattr(args, name) for name in Limits._fields))).run([listener])
     except KeyboardInterrupt:
         pass

@@ -19,7 +19,7 @@ class Decoder(SlotDecoder):
     def __init__(self, *passes):
         self.given, self.mask_predict = passes, False
 
-    def passes(self, source, scored):
+    def passes(self, source):
         np.testing.assert_array_equal(source, [[0, 7, 2, 1], [0, 8, 9, 2]])
         rows = [np.array([[0] * 4, [*tokens, 5, 5]]) for tokens in self.given]
         return [None, SimpleNamespace(passes=len(rows) - 1)], [Path(row, row, row) for row in rows]
