@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, Mapping, Optional
+from typing import Any, BinaryIO, Dict, Iterator, Mapping, Optional, Tuple
 
 import safetensors.torch
 import torch
@@ -114,14 +114,17 @@ def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
         temporary.chmod(0o666 & ~mask)  # safetensors lets only their owner read them
 
 
+def memory_of(tensor: Tensor) -> Tuple[Any, ...]:
+    """What two names of one tensor have in common: device, memory, shape, strides and dtype."""
+    return tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
 def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
-    """Name -> the earlier name of the same tensor: equal memory, shape, strides and dtype. One without elements is not tied."""
+    """Name -> the earlier name of the same tensor. One without elements is not tied."""
     first: Dict[Any, str] = {}
     tied = {}
     for name, tensor in model.items():
-        memory = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
-        place = (*memory, tensor.shape, tensor.stride(), tensor.dtype)
-        owner = first.setdefault(place, name) if tensor.numel() else name
+        owner = first.setdefault(memory_of(tensor), name) if tensor.numel() else name
         if owner != name:
             tied[name] = owner
     return tied

@@ -5,12 +5,12 @@ import logging
 import os
 import shutil
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 import torch
 
 from ..checkpoints.reading import check_versions, stamped
-from ..checkpoints.writing import atomic_file
+from ..checkpoints.writing import atomic_file, memory_of
 from .patch import ModuleProxy, Patch, source_has
 
 logger = logging.getLogger(__name__)
@@ -25,6 +25,10 @@ ATOMIC_COPIES = Patch(
     reason="only the first file of a save is written under a temporary name; checkpoint_last.pt is often a plain copy, "
     "which a kill or a full disk truncates",
     upstream="facebookresearch/fairseq#2684",
+)
+TIED_TENSORS = Patch(
+    name="tied_tensors",
+    reason="a checkpoint of a model on a GPU, or in half precision, holds a tensor that has several names once for each",
 )
 CHECKPOINT_VERSIONS = Patch(
     name="checkpoint_versions",
@@ -87,6 +91,31 @@ def copy(stock: Any, src_path: str, dst_path: str, overwrite: bool = False) -> b
 
     write_whole(dst_path, write)
     return True
+
+
+@TIED_TENSORS.probe
+def _copies_each_name() -> bool:
+    from fairseq import utils
+
+    tensor = torch.zeros(1, dtype=torch.float16)
+    one, other = utils.move_to_cpu([tensor, tensor])
+    return one is not other
+
+
+@TIED_TENSORS.replace("fairseq.utils:move_to_cpu")
+def move_to_cpu(stock: Any, sample: Any) -> Any:
+    """Copy each tensor once."""
+    from fairseq import utils
+
+    copies: Dict[Any, Any] = {}
+
+    def copied(tensor: torch.Tensor) -> torch.Tensor:
+        memory = memory_of(tensor)
+        if memory not in copies:
+            (copies[memory],) = stock([tensor])
+        return copies[memory]
+
+    return utils.apply_to_sample(copied, sample)
 
 
 @CHECKPOINT_VERSIONS.replace("fairseq.checkpoint_utils:torch_persistent_save")

@@ -111,6 +111,10 @@ class Pretend(torch.Tensor):
     def pin_memory(self, *_):
         raise RuntimeError("cannot pin a pretend tensor: only dense CPU tensors can be pinned")
 
+    def new(self, *given):
+        filled = len(given) == 1 and isinstance(given[0], list)
+        return self.new_tensor(given[0], dtype=self.dtype) if filled else torch.Tensor.new(self, *given)
+
     def new_tensor(self, data, dtype=None, device=None, requires_grad=False):
         kind = dtype or (data.dtype if isinstance(data, torch.Tensor) else self.dtype)
         return torch.tensor(data, dtype=kind, device=device or self.device, requires_grad=requires_grad)

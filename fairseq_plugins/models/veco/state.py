@@ -2,7 +2,7 @@
 
 import logging
 import re
-from typing import Any, Dict, Optional, Set, Tuple
+from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from ...checkpoints.fitting import MARKERS, Fit
 from ...checkpoints.loading import LoadReport, fold, mismatches
 from ...checkpoints.veco import PRETRAINED_HERE, mask_row
 from ...checkpoints.vocabulary import MASK
+from ...checkpoints.writing import memory_of
 from .dictionary_map import SPECIAL_ROWS, cut_rows
 
 logger = logging.getLogger(__name__)
@@ -33,15 +34,26 @@ def layers_of(state: Dict[str, Tensor], side: str) -> int:
     return len(found)
 
 
+def first_unequal(pairs: Mapping[str, Tuple[Tensor, Optional[Tensor]]]) -> Optional[str]:
+    """The first name whose two tensors differ, or of which one is missing; None = none does. Waits for a device once."""
+    differ = {}
+    for name, (one, other) in pairs.items():
+        if other is None or one.shape != other.shape:
+            return name
+        if memory_of(one) != memory_of(other):
+            differ[name] = (one != other).any()
+    found = torch.stack(list(differ.values())).tolist() if differ else []
+    return next((name for name, differs in zip(differ, found) if differs), None)
+
+
 def first_untied(state: Dict[str, Tensor]) -> Optional[str]:
     """The first tensor of a decoder layer (without cross-attention) that differs from the encoder layer's; None = none does."""
+    pairs = {}
     for name, tensor in state.items():
         match = _LAYER.fullmatch(name)
         if match and match.group(1) == "decoder" and not _CROSS_ATTENTION.fullmatch(match.group(3)):
-            other = state.get(f"encoder.layers.{match.group(2)}.{match.group(3)}")
-            if other is None or not torch.equal(other, tensor):
-                return name
-    return None
+            pairs[name] = tensor, state.get(f"encoder.layers.{match.group(2)}.{match.group(3)}")
+    return first_unequal(pairs)
 
 
 def check_tied_state(model: Any, state: Dict[str, Tensor]) -> None:
@@ -62,16 +74,16 @@ def check_tied_state(model: Any, state: Dict[str, Tensor]) -> None:
             "checkpoint of pre-training"
         )
     rows = model.encoder.embed_tokens.num_embeddings
-    for name in (*_WORDS, "lm_head.weight"):
-        if name in state and state[name].size(0) != rows:
+    words = [name for name in (*_WORDS, "lm_head.weight") if name in state]
+    for name in words:
+        if state[name].size(0) != rows:
             raise ValueError(
                 f"the state to load has {state[name].size(0):,} rows in {name}, the data's dictionary with <mask> {rows:,} "
                 "entries; valid: the dictionary that it was pre-trained with"
             )
-        if name in state and not torch.equal(state[name], state[_WORDS[0]]):
-            raise ValueError(
-                f"the state to load has another {name} than {_WORDS[0]}; in pre-training they are one tensor"
-            )
+    other = first_unequal({name: (state[name], state[words[0]]) for name in words})
+    if other:
+        raise ValueError(f"the state to load has another {other} than {words[0]}; in pre-training they are one tensor")
     row, wanted = mask_row(state, _STATE), model.lm_head.mask_row.size(0)
     if row != wanted:
         raise ValueError(
