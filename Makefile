@@ -13,6 +13,8 @@ VENV_FLAGS ?=
 TORCH ?=
 TOY_SEED ?= 1
 DEVICE ?= cpu
+# What `make test-pythons` tries.
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 TEST_JOBS ?= 2
 PYTEST_ARGS ?=
 MUTANTS ?=
@@ -47,7 +49,7 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 RECIPES := $(VENV)-recipes
 RECIPES_TESTED := $(if $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))'),$(RECIPES)/.stamp)
 
-.PHONY: help install quickstart recipes translator serve study test test-cluster defects mutants tree check format docs bench results publish hydra evidence clean
+.PHONY: help install quickstart recipes translator serve study test test-pythons test-cluster defects mutants tree check format docs bench results publish hydra evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,12 +81,15 @@ study: install recipes  ## a study of examples/studies: STUDY=sga DATA=DIR OUT=D
 test: $(STAMPS)/test $(RECIPES_TESTED)  ## run the tests (DEVICE=cuda for the GPU, DEVICE=pretend for a pretend one, PYTEST_ARGS for a part)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --device $(DEVICE) $(PYTEST_ARGS)
 
+test-pythons:  ## install and test in a fresh clone with each of PYTHONS="python3.10 python3.12" (12 minutes each): the README's table
+	bash tests/pythons.sh $(PYTHONS)
+
 test-cluster: $(STAMPS)/test $(RECIPES)/.stamp  ## Slurm with two nodes and torchrun on this machine (root; Debian's slurm-wlm, munge; 30 minutes)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(RECIPES)/bin/python -m pip install -r examples/slurm/requirements.txt $(NEWS)
 	mkdir -p runs && rm -f runs/cluster.jsonl
 	OMP_NUM_THREADS=1 FACTS=$(CURDIR)/runs/cluster.jsonl bash tests/cluster/with_slurm.sh $(abspath $(PY)) -m pytest -q -s \
 	  tests/cluster/slurm.py tests/cluster/processes.py $(PYTEST_ARGS)
-	@[ -n "$(PYTEST_ARGS)" ] || { mv runs/cluster.jsonl tests/cluster/log.jsonl; $(PY) -m tests.cluster.table; $(MAKE) --no-print-directory evidence; }
+	@[ -n "$(PYTEST_ARGS)" ] || { mv runs/cluster.jsonl tests/cluster/log.jsonl; $(PY) -m tests.what_was_run; $(MAKE) --no-print-directory evidence; }
 
 defects: $(STAMPS)/test  ## put the traps of the design in, one at a time: each must turn a test red (a minute)
 	$(PY) tests/mutants/defects.py
@@ -127,7 +132,7 @@ bench: $(STAMPS)/peers  ## speed and memory against peers: ratios in one run, ta
 results: $(STAMPS)/plots  ## rebuild docs/results and the page of benchmarks from the committed ledgers, archives and JSON
 	$(PY) -m examples.recipes.results
 	$(PY) -m benchmarks.results
-	$(PY) -m tests.cluster.table
+	$(PY) -m tests.what_was_run
 
 hydra: install  ## configurations for fairseq-hydra-train from examples/systems: OUT=DIR
 	@[ -n "$${OUT:-}" ] || { echo "make hydra: OUT is missing, as in: make hydra OUT=runs/hydra" >&2; exit 2; }
@@ -139,7 +144,7 @@ publish: $(STAMPS)/plots  ## store a finished study in examples/results and docs
 	$(MAKE) --no-print-directory evidence
 
 evidence:  ## after new runs: write the hashes of ledgers, archives, plots of analyses and measurements
-	git ls-files -z --cached --others --exclude-standard 'examples/results/*' 'docs/results/*_analysis/*' benchmarks/results tests/cluster/log.jsonl | \
+	git ls-files -z --cached --others --exclude-standard 'examples/results/*' 'docs/results/*_analysis/*' benchmarks/results tests/cluster/log.jsonl tests/run_log.jsonl | \
 	  LC_ALL=C sort -z | xargs -0 sha256sum >examples/evidence.sha256
 
 clean:  ## remove caches and build folders (not .venv, not runs/)

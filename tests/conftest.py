@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests import pretend, warm
+from tests import pretend, run_log, warm
 
 # Some fairseq modules configure logging when imported, onto a stream that pytest shows after its closing line.
 logging.basicConfig(level=logging.INFO, handlers=[logging.NullHandler()])
@@ -26,6 +26,7 @@ logging.basicConfig(level=logging.INFO, handlers=[logging.NullHandler()])
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fairseq_plugins"
 TAIL_LINES = 60
+RUN_LOG = os.environ.pop("RUN_LOG", None)  # not for the commands that tests run
 
 # What run_cli accepts: the stock commands, by the name a user types without "fairseq-".
 STOCK_COMMANDS = ("eval_lm", "generate", "hydra_train", "interactive", "preprocess", "score", "train", "validate")
@@ -58,6 +59,15 @@ def pytest_collection_modifyitems(config, items):
             if reason:
                 item.add_marker(pytest.mark.skip(reason=f"cannot run on the pretend device: {reason}"))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_terminal_summary(terminalreporter, exitstatus, config):
+    """Log a run that ended, where ``$RUN_LOG`` names a file. Workers of xdist have no summary."""
+    if RUN_LOG and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        if config.option.keyword or config.option.markexpr:
+            terminalreporter.write_line("not logged: a run with -k or -m")
+        else:
+            run_log.put(Path(RUN_LOG), run_log.finished(terminalreporter, config.getoption("--device")))
 
 
 def pytest_generate_tests(metafunc):

@@ -17,12 +17,12 @@ from data_prep.io import sha256
 from examples.recipes import archive, results
 from examples.recipes.results import PAGES, RESULTS
 from examples.recipes.systems import names
-from tests.cluster import table
+from tests import what_was_run
 from tests.contract import evidence
 from tests.contract.evidence import DATA, NAMES, drawn, opened
 from tests.contract.repository import ROOT, listed_files
 
-LISTED = "examples/results/.*|docs/results/[^/]+_analysis/.*|benchmarks/results/.*|tests/cluster/log.jsonl"
+LISTED = "examples/results/.*|docs/results/[^/]+_analysis/.*|benchmarks/results/.*|tests/cluster/log.jsonl|tests/run_log.jsonl"
 
 
 def needs_the_pinned_matplotlib():
@@ -68,8 +68,8 @@ def test_pages_and_plots_are_made_of_the_ledgers():
     assert {path: path.read_bytes() for path in PAGES.glob("*.*")} == made, "make results"
 
 
-def test_what_was_run_on_several_processes_is_made_of_the_log():
-    made = table.pages(table.read())
+def test_what_was_run_is_made_of_the_logs():
+    made = what_was_run.pages()
     assert {path: path.read_text(encoding="utf-8") for path in made} == made, "make results"
 
 
