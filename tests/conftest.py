@@ -44,6 +44,8 @@ def pytest_configure(config):
         raise pytest.UsageError("--device cuda: this torch sees no GPU; valid here: --device cpu")
     if config.getoption("--device") == "pretend" and pretend.SUPPORTED:
         pretend.device.install()
+        if RUN_LOG:  # the workers of xdist are started with this environment
+            os.environ.setdefault(pretend.commands.TABLE, tempfile.mkstemp(suffix=".jsonl")[1])
 
 
 def pytest_collection_modifyitems(config, items):

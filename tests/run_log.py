@@ -52,6 +52,14 @@ def _commit():
     return commit.strip() + (" with changes" if changes else "")
 
 
+def _worst(waits):
+    """Kind of training -> the most waits that one of its runs had."""
+    worst = {}
+    for one in waits:
+        worst[one["training"]] = max(one["waits"], worst.get(one["training"], []), key=len)
+    return dict(sorted(worst.items()))
+
+
 def finished(reporter, device_name):
     """The line of a run of pytest; ``reporter``: pytest's, which has the reports of all workers."""
     import torch
@@ -60,6 +68,7 @@ def finished(reporter, device_name):
 
     installed = {distribution.metadata["Name"] for distribution in importlib.metadata.distributions()}
     fairseq = "fairseq-fixed" if "fairseq-fixed" in installed else "fairseq"
+    waits = read(Path(os.environ["PRETEND_TABLE"])) if "PRETEND_TABLE" in os.environ else []
     kinds = {kind: reporter.stats.get(kind, []) for kind in ("passed", "failed", "error", "skipped")}
     files = {one.nodeid.partition("::")[0] for reports in kinds.values() for one in reports}
     reasons = Counter(one.longrepr[2].removeprefix("Skipped: ") for one in kinds["skipped"])
@@ -76,6 +85,7 @@ def finished(reporter, device_name):
         "passed": len(kinds["passed"]),
         "failed": len(kinds["failed"]) + len(kinds["error"]),
         "skipped": dict(reasons.most_common()),
+        **({"waits": _worst(waits)} if waits else {}),
     }
 
 

@@ -1,4 +1,4 @@
-"""``python -m tests.what_was_run``: the README's tables of what was run, and that of several processes in docs/running.md.
+"""``python -m tests.what_was_run``: the README's tables of what was run, and two tables of docs/running.md.
 
 Facts are not typed by hand: ``make test-pythons`` and ``make test-cluster`` write the logs, benchmarks their JSON.
 """
@@ -51,6 +51,14 @@ def of_pythons(runs):
     return "\n".join(lines)
 
 
+def of_waits(runs):
+    """How often a batch of each kind of training waits for the device at lines of the package, and where."""
+    lines = ["| training | waits per batch | at |", "|---|---|---|"]
+    for training, waits in next((run["waits"].items() for run in runs if "waits" in run), ()):
+        lines.append(f"| {training} | {len(waits)} | {', '.join(dict.fromkeys(waits))} |")
+    return "\n".join(lines)
+
+
 def rows(runs, facts):
     """Rows of the README's second table, by name: what was run, and what was not."""
     tested = [run for run in runs if "reason" not in run]
@@ -93,7 +101,8 @@ def pages():
     readme = between(README.read_text(encoding="utf-8"), "Pythons", of_pythons(runs))
     for name, cells in rows(runs, facts).items():
         readme = put_row(readme, name, cells)
-    return {PAGE: between(PAGE.read_text(encoding="utf-8"), "processes", of_processes(facts)), README: readme}
+    page = between(PAGE.read_text(encoding="utf-8"), "processes", of_processes(facts))
+    return {PAGE: between(page, "waits", of_waits(runs)), README: readme}
 
 
 if __name__ == "__main__":

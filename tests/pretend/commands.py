@@ -11,8 +11,9 @@ HALF = """--fp16 --update-freq 2 --disable-validation --max-update 3 --max-epoch
 EMA = "--store-ema --ema-decay 0.9"
 """Not with --finetune-from-model or --restore-file: fairseq deletes the model's state before EMA starts from it."""
 TABLE = "PRETEND_TABLE"
-"""Environment variable: the file that gets the waits of each kind of training."""
+"""Environment variable: the file that gets a line of JSON for each kind of training, with the waits of its worst batch."""
 
+MORE_WAITS = ("--denoise-unroll",)  # options that make it another kind of training
 AT_MOST = 3
 """How often the forward and backward pass of a batch may wait for the device at lines of the package."""
 
@@ -37,6 +38,7 @@ class HalfPrecision:
         arguments = [part for parts in split for part in parts]
         given = dict(zip(arguments, arguments[1:]))  # of an option that stands twice, the last
         kind = tuple(given[name] for name in ("--task", "--arch", "--criterion") if name in given)
+        kind += tuple(f"{name} {given[name]}" for name in MORE_WAITS if name in given)
         if kind in self.seen or "--fp16" in arguments:
             return
         self.seen.add(kind)
@@ -54,18 +56,18 @@ class HalfPrecision:
         self.count(kind, list(self.waits(folder / "waits")))
 
     def count(self, kind, batches):
-        """Append to the table of ``PRETEND_TABLE``; AssertionError: a batch waits more often than it may."""
+        """Log the waits of the worst batch; AssertionError: it waits more often than it may."""
         waits = max(batches, key=len)
         if TABLE in os.environ:
             with open(os.environ[TABLE], "a", encoding="utf-8") as table:
-                table.write("\n".join([f"{' '.join(kind)}: {len(waits)}", *(f"    {wait}" for wait in waits), ""]))
+                table.write(json.dumps({"training": " ".join(kind), "waits": waits}) + "\n")
         assert len(waits) <= AT_MOST, "\n".join([f"{kind}: a batch waits for the device {len(waits)} times", *waits])
 
     def waits(self, file):
         """The waits at lines of the package, or in a backward pass, for each batch but the first and the last."""
         for line in file.read_text(encoding="utf-8").splitlines()[2:]:
             yield [
-                f"{name}:{at} {kind}"
+                f"{os.path.relpath(name, self.package) if name else 'backward'}:{at} {kind}"
                 for kind, name, at, _ in json.loads(line)
                 if not name or name.startswith(self.package)
             ]
