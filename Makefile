@@ -11,6 +11,8 @@ VENV ?= .venv
 VENV_FLAGS ?=
 # Another torch than the tested one: a version, a requirement, or the path of a wheel.
 TORCH ?=
+# What is installed: this checkout, or the path of a wheel.
+PACKAGE ?= -e .
 TOY_SEED ?= 1
 DEVICE ?= cpu
 # What `make test-pythons` tries.
@@ -49,7 +51,7 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 RECIPES := $(VENV)-recipes
 RECIPES_TESTED := $(if $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))'),$(RECIPES)/.stamp)
 
-.PHONY: help install quickstart recipes translator serve study test test-pythons test-cluster defects mutants tree check format docs bench results publish hydra evidence clean
+.PHONY: help install quickstart recipes translator serve study test test-pythons test-cluster defects mutants tree check format docs package bench results publish hydra evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -113,6 +115,9 @@ docs: $(STAMPS)/docs  ## the documentation site, docs/_build/html: any warning a
 	$(PY) -m sphinx --builder html --nitpicky --fail-on-warning --keep-going --jobs auto docs docs/_build/html
 	$(PY) docs/check_links.py docs/_build/html
 
+package: $(STAMPS)/release  ## sdist and wheel into dist/, checked, installed into an empty environment and used there
+	bash tests/package.sh $(abspath $(PY))
+
 bench: $(STAMPS)/peers  ## speed and memory against peers: ratios in one run, tables and JSON in benchmarks/ (70 minutes; a quiet machine)
 	$(PY) -m benchmarks.vocab_losses $(BENCH_ARGS)
 	$(PY) -m benchmarks.sga_training_step $(BENCH_ARGS)
@@ -148,7 +153,7 @@ evidence:  ## after new runs: write the hashes of ledgers, archives, plots of an
 	  LC_ALL=C sort -z | xargs -0 sha256sum >examples/evidence.sha256
 
 clean:  ## remove caches and build folders (not .venv, not runs/)
-	rm -rf build dist docs/_build fairseq_plugins.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build dist runtime/build docs/_build fairseq_plugins.egg-info runtime/*.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name .git -prune -o -path './.venv*' -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
 
 # ---- Installation, one stamp a step: a finished step is not repeated, an interrupted one starts again. ----
@@ -197,7 +202,7 @@ $(STAMPS)/builders: $(CONSTRAINTS)
 $(STAMPS)/package: setup.py $(STAMPS)/builders
 	@$(SAY) "3/3 fairseq, fastBPE (both compiled: a minute or two on two cores), sentencepiece, sacrebleu, fairseq_plugins"
 	@$(TESTED_PYTHON) || $(COMPILING) $(PIP_INSTALL) -c $(CONSTRAINTS) "$$(grep -o 'fairseq==[0-9.]*' setup.py)" $(NEWS)
-	@$(COMPILING) $(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e . $(NEWS)
+	@$(COMPILING) $(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) $(PACKAGE) $(NEWS)
 	@$(DROP_TORCHAUDIO)
 	@$(SAY) "done: $$(cd / && '$(abspath $(PY))' -c 'import fairseq, torch; print("fairseq", fairseq.__version__, "torch", torch.__version__)' 2>/dev/null)"
 	@touch $@
@@ -216,8 +221,8 @@ $(STAMPS)/runtime: runtime/pyproject.toml | $(STAMPS)/venv
 	@tested=; ! $(TESTED_PYTHON) || tested='-c constraints.txt'; $(PIP_INSTALL) $$tested -e './runtime[serve]' $(NEWS)
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/peers $(STAMPS)/mutants $(STAMPS)/docs $(STAMPS)/onnx: $(STAMPS)/package
-	@$(SAY) "what 'make $(@F)' needs"
+$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/peers $(STAMPS)/mutants $(STAMPS)/docs $(STAMPS)/onnx $(STAMPS)/release: $(STAMPS)/package
+	@$(SAY) "what the extra '$(@F)' of setup.py names"
 	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]' -e './runtime[serve]' $(NEWS)
 	@$(DROP_TORCHAUDIO)
 	@touch $@

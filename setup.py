@@ -9,6 +9,10 @@ ROOT = Path(__file__).resolve().parent
 INIT = (ROOT / "fairseq_plugins" / "__init__.py").read_text(encoding="utf-8")
 VERSION = re.search(r'^__version__ = "([^"]+)"', INIT, re.MULTILINE).group(1)
 
+# Where the README stands alone, links and pictures of the checkout lead nowhere: their words stay.
+README = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## More")[0]
+DESCRIPTION = re.sub(r"!?\[([^]]*)\]\((?!https:)[^)]*\)", r"\1", README)
+
 # fairseq's own releases end at 0.12.2, which does not import on Python 3.11; fairseq-fixed is the same code, patched.
 # Both compile C++ against the installed torch: install torch first and pass --no-build-isolation (see the Makefile).
 # Both require torchaudio, for speech only; where it cannot be loaded beside this torch, the Makefile removes it again.
@@ -51,6 +55,7 @@ EXTRAS = {
     "plots": [MATPLOTLIB, SCIPY],
     "peers": [MATPLOTLIB, SCIPY, *ONNX, "ctranslate2>=4.5"],  # what benchmarks compare with
     "probe": [SKLEARN],
+    "release": ["build>=1.2", "twine>=6.1"],  # 6.1 is the first that knows the metadata of today's setuptools
     "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: give it an environment of its own
 }
 
@@ -58,13 +63,14 @@ setup(
     name="fairseq-plugins",
     version=VERSION,
     description="fairseq --user-dir plugins that bridge multilingual language understanding and generation",
-    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description=DESCRIPTION,
     long_description_content_type="text/markdown",
     author="The fairseq_plugins authors",
     license="MIT",
     license_files=["LICENSE", "NOTICE"],
     python_requires=">=3.9",
     packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*"]),
+    package_data={"fairseq_plugins": ["py.typed"]},
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,
     classifiers=[
@@ -74,6 +80,7 @@ setup(
         "Programming Language :: Python :: 3",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
     ],
     zip_safe=False,
 )

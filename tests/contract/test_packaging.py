@@ -5,6 +5,7 @@ import re
 from setuptools import find_packages
 
 import fairseq_plugins
+import fairseq_plugins_runtime
 from tests.contract.repository import PACKAGE, ROOT, listed_files
 
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -42,6 +43,7 @@ def test_the_tested_set_covers_and_satisfies_what_is_installed():
 def test_one_version_everywhere():
     version = fairseq_plugins.__version__
     assert f"version: {version}\n" in text_of("CITATION.cff") and f"## {version}" in text_of("CHANGELOG.md")
+    assert fairseq_plugins_runtime.__version__ == version, "an export is read by the runtime of the same version"
 
 
 def test_documents_link_only_to_what_exists():
@@ -53,6 +55,7 @@ def test_documents_link_only_to_what_exists():
 def test_documented_make_targets_exist():
     targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
     assert {"install", "quickstart", "test", "check", "format", "results", "clean", "help"} <= targets
-    for name in ("README.md", "CONTRIBUTING.md", ".ci/run"):
-        used = set(re.findall(r"(?:`|^|exec )make ([a-z-]+)", text_of(name), re.MULTILINE))
+    workflows = [name for name in listed_files() if name.startswith(".github/workflows/")]
+    for name in ("README.md", "CONTRIBUTING.md", ".ci/run", *workflows):
+        used = set(re.findall(r"(?:`|^|exec |run: )make ([a-z-]+)", text_of(name), re.MULTILINE))
         assert used and used <= targets, f"{name}: {used - targets}"
