@@ -70,7 +70,6 @@ setup(
     license_files=["LICENSE", "NOTICE"],
     python_requires=">=3.9",
     packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*"]),
-    package_data={"fairseq_plugins": ["py.typed"]},
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,
     classifiers=[

@@ -13,7 +13,8 @@ step() { printf '\n[package] %s\n' "$*"; }
 quiet() { "$@" >"$work/log" 2>&1 || { tail -n 30 "$work/log" >&2; exit 1; }; }
 
 step "1/5 sdist, and the wheel from the sdist: $(cd "$root" && git describe --always --dirty 2>/dev/null || echo no git)"
-rm -rf "$root/dist"
+# setuptools would take what an older build listed.
+rm -rf "$root"/dist "$root"/{.,runtime}/{build,*.egg-info}
 for folder in . runtime; do quiet "$tools" -m build --outdir "$root/dist" "$root/$folder"; done
 "$tools" -m twine --no-color check --strict "$root"/dist/*
 wheel=$(echo "$root"/dist/fairseq_plugins-*.whl) runtime=$(echo "$root"/dist/fairseq_plugins_runtime-*.whl)
