@@ -9,7 +9,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 VENV_FLAGS ?=
-# Another torch than the tested one: a version, a requirement, or the path of a wheel.
+# Another torch than the tested one: cpu (its CPU build), a version, a requirement, or the path of a wheel.
 TORCH ?=
 # What is installed: this checkout, or the path of a wheel.
 PACKAGE ?= -e .
@@ -28,6 +28,10 @@ PY := $(VENV)/bin/python
 STAMPS := $(VENV)/.stamps
 CONSTRAINTS := $(STAMPS)/constraints.txt
 TORCH_STAMP := $(STAMPS)/torch$(if $(TORCH),-$(notdir $(TORCH)))
+# Outside Linux the plain wheel is the CPU build.
+TESTED_TORCH := $(shell grep '^torch==' constraints.txt)
+WANTED_TORCH := $(shell case "$(TORCH),$$(uname)" in (,*|cpu,Darwin) echo '$(TESTED_TORCH)';; (cpu,*) echo '$(TESTED_TORCH)+cpu';; \
+  (*.whl,*) echo '$(TORCH)';; ([0-9]*) echo 'torch==$(TORCH)';; (*) echo '$(TORCH)';; esac)
 # Not quiet: pip names what it downloads and what it builds, which takes minutes. What is there already is no news.
 PIP_INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install
 NEWS := | { grep --line-buffered -v '^Requirement already satisfied' || true; }
@@ -35,7 +39,7 @@ NEWS := | { grep --line-buffered -v '^Requirement already satisfied' || true; }
 # torch's build.ninja and sometimes destroy each other's build.
 COMPILING := env -u CUDA_HOME CFLAGS="-g0 $${CFLAGS:-}" CXXFLAGS="-g0 $${CXXFLAGS:-}"
 SAY := printf '[install] %s\n'
-# Older Pythons get fairseq 0.12.2 and whatever versions suit it: the tested set needs 3.11.
+# Python 3.10 gets fairseq 0.12.2, the tested torch, and whatever versions suit them: the rest of the tested set needs 3.11.
 TESTED_PYTHON := $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 # fairseq requires torchaudio, for speech only, and the index has it for one CUDA build of torch. transformers imports it wherever
 # it is installed: one that cannot be loaded beside this torch goes again, after every step that can bring it.
@@ -55,7 +59,7 @@ RECIPES_TESTED := $(if $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.vers
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "options: PYTHON=$(PYTHON) TORCH=<version or wheel> TOY_SEED=$(TOY_SEED) DEVICE=$(DEVICE) PYTEST_ARGS='-k sga'"
+	@echo "options: PYTHON=$(PYTHON) TORCH=<cpu, version or wheel> TOY_SEED=$(TOY_SEED) DEVICE=$(DEVICE) PYTEST_ARGS='-k sga'"
 
 install: $(STAMPS)/package  ## make .venv if it is missing and install the package with what it needs
 
@@ -160,8 +164,11 @@ clean:  ## remove caches and build folders (not .venv, not runs/)
 
 $(STAMPS)/venv:
 	@if ! $(PY) -m pip --version >/dev/null 2>&1; then \
-	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 9))' || { \
-	    echo "make install: PYTHON=$(PYTHON) is missing or older than 3.9; give another, as in: make install PYTHON=python3.11" >&2; exit 1; }; \
+	  version=$$($(PYTHON) -c 'import platform; print(platform.python_version())') || { \
+	    echo "make install: PYTHON=$(PYTHON) cannot be started; give another, as in: make install PYTHON=python3.11" >&2; exit 1; }; \
+	  case $$version in 2.*|3.[0-9].*) \
+	    echo "make install: Python $$version is too old, 3.10 or newer is needed, as in: make install PYTHON=python3.11" >&2; exit 1;; \
+	    3.1[0-3].*) ;; *) $(SAY) "Python $$version is newer than any that was tried: fairseq or gensim may not be built";; esac; \
 	  clear=; $(PY) -c '' >/dev/null 2>&1 || clear=--clear; \
 	  $(SAY) "making $(VENV) with $$($(PYTHON) --version)"; \
 	  $(PYTHON) -m venv $$clear $(VENV_FLAGS) $(VENV) || { \
@@ -173,16 +180,22 @@ $(STAMPS)/venv:
 	  echo "make install: no C++ compiler $${CXX:-c++}, fairseq is compiled here (Debian and Ubuntu: install g++)" >&2; exit 1; }
 	@mkdir -p $(STAMPS) && touch $@
 
-# torch comes first and alone: fairseq is compiled against it and must not bring a second one.
+# torch comes first and alone: fairseq is compiled against it and must not bring a second one. Sizes are those of torch 2.13.0;
+# pip takes a CPU build of the version before the plain wheel where its index has one.
 $(TORCH_STAMP): | $(STAMPS)/venv
-	@pinned=$$(grep '^torch==' constraints.txt); $(TESTED_PYTHON) || pinned='torch>=2.6'; \
-	if [ -n "$(TORCH)" ]; then \
-	  case "$(TORCH)" in *.whl) torch="$(TORCH)";; [0-9]*) torch="torch==$(TORCH)";; *) torch="$(TORCH)";; esac; \
-	  $(SAY) "1/3 $$torch"; $(PIP_INSTALL) "$$torch" $(NEWS); \
-	elif $(PY) -c 'import torch' >/dev/null 2>&1; then \
-	  $(SAY) "1/3 keeping torch $$($(PY) -W ignore -c 'import torch; print(torch.__version__)')"; \
+	@if [ -z "$(TORCH)" ] && there=$$($(PY) -W ignore -c 'import torch; print(torch.__version__)' 2>/dev/null); then \
+	  $(SAY) "1/3 keeping torch $$there; to download: 0.1 GB"; \
 	else \
-	  $(SAY) "1/3 $$pinned (a large download where the index offers the CUDA build first)"; $(PIP_INSTALL) "$$pinned" $(NEWS); \
+	  if [[ "$(WANTED_TORCH)" == *+cpu ]]; then size="0.2 GB, the CPU build"; \
+	  elif [ "$(WANTED_TORCH)" != "$(TESTED_TORCH)" ]; then size="0.2 GB as a CPU build, about 3 GB as a CUDA build"; \
+	  elif [ "$$(uname)" = Darwin ]; then size="0.1 GB, the CPU build"; \
+	  elif $(PY) -m pip index versions torch 2>/dev/null | grep -qF " $(TESTED_TORCH:torch==%=%)+cpu"; then size="0.2 GB, the CPU build"; \
+	  else size="2.7 GB, the CUDA build with its libraries (TORCH=cpu: the CPU build, 0.2 GB, where pip's index has it)"; fi; \
+	  $(SAY) "1/3 $(WANTED_TORCH); to download: $$size, then 0.1 GB of other packages"; \
+	  $(PIP_INSTALL) "$(WANTED_TORCH)" $(NEWS) || { \
+	    [ "$(TORCH)" != cpu ] || echo "make install: pip finds no $(WANTED_TORCH) for this Python. Give pip the index that PyTorch's" \
+	      "'Get started' page names for CPU, or leave TORCH=cpu out: the CUDA build (2.7 GB) runs without a GPU, too" >&2; \
+	    exit 1; }; \
 	fi
 	@$(PY) -W ignore -c 'import sys, torch; sys.exit(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6))' || { \
 	  echo "make install: torch 2.6 or newer is needed; give one, as in: make install TORCH=2.13.0" >&2; exit 1; }
@@ -198,7 +211,7 @@ $(STAMPS)/builders: $(CONSTRAINTS)
 	@$(PIP_INSTALL) -c $(CONSTRAINTS) numpy cython setuptools wheel $(NEWS)
 	@touch $@
 
-# fairseq 0.12.2 (older Pythons) alone is built in isolation: beside torch it asks for sources that its release lacks.
+# fairseq 0.12.2 (Python 3.10) alone is built in isolation: beside torch it asks for sources that its release lacks.
 $(STAMPS)/package: setup.py $(STAMPS)/builders
 	@$(SAY) "3/3 fairseq, fastBPE (both compiled: a minute or two on two cores), sentencepiece, sacrebleu, fairseq_plugins"
 	@$(TESTED_PYTHON) || $(COMPILING) $(PIP_INSTALL) -c $(CONSTRAINTS) "$$(grep -o 'fairseq==[0-9.]*' setup.py)" $(NEWS)

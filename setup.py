@@ -46,7 +46,7 @@ EXTRAS = {
     # transformers: only to compare logits with it; matplotlib: plots; gensim: word vectors, for which Python 3.14 has none yet
     "test": TEST,
     # mutmut exactly: tests/mutants/ calls parts of it that may change
-    "mutants": [*TEST, 'mutmut==3.8.1; python_version >= "3.10"'],
+    "mutants": [*TEST, "mutmut==3.8.1"],
     "check": ["ruff>=0.5", "mypy>=1.8"],
     "docs": ["sphinx>=7.3", "myst-parser>=3.0", "furo>=2024.5", "sphinx-autoapi>=3.1"],
     "huggingface": [TRANSFORMERS, "protobuf>=3.20"],  # protobuf: to read the pieces' scores for tokenizer.json
@@ -68,7 +68,7 @@ setup(
     author="The fairseq_plugins authors",
     license="MIT",
     license_files=["LICENSE", "NOTICE"],
-    python_requires=">=3.9",
+    python_requires=">=3.10",
     packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*"]),
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,

@@ -1,6 +1,8 @@
 """Stock tasks and models: denoising with permuted sentences, models filled from a checkpoint, 0.12.2's encoder."""
 
-from typing import Any
+from typing import Any, Dict
+
+from torch.nn import Module
 
 from .patch import Patch, source_has
 
@@ -15,9 +17,11 @@ DECODING_BUILDS = Patch(
 )
 ENCODER_FAST_PATH = Patch(
     name="encoder_fast_path",
-    reason='in 0.12.2 a trained transformer cannot decode: "Mask Type should be defined" (torch >= 1.13)',
+    reason='in 0.12.2 a trained transformer cannot decode: "Mask Type should be defined" (torch >= 1.13); encoders and their '
+    "checkpoints hold each matrix twice",
     upstream="facebookresearch/fairseq#4858, #4899",
 )
+COPIES = [f"{stem}_{end}" for stem in ("in_proj", "out_proj", "fc1", "fc2") for end in ("weight", "bias")]
 
 
 @PERMUTE_SENTENCES.probe
@@ -61,6 +65,16 @@ def _takes_fast_path() -> bool:
 
 @ENCODER_FAST_PATH.replace("fairseq.modules.transformer_layer:TransformerEncoderLayerBase.__init__")
 def make_layer(stock: Any, layer: Any, *args: Any, **kwargs: Any) -> None:
-    """The encoder reads the attribute too."""
+    """The encoder reads the attribute too. No other version has the copies that this path needs."""
     stock(layer, *args, **kwargs)
     layer.can_use_fastpath = False
+    for name in COPIES:
+        delattr(layer, name)
+
+
+@ENCODER_FAST_PATH.replace("fairseq.modules.transformer_layer:TransformerEncoderLayerBase._load_from_state_dict")
+def load_layer(stock: Any, layer: Any, state: Dict[str, Any], prefix: str, *args: Any) -> None:
+    """Stock fills the copies. A file that holds them is read without them."""
+    for name in COPIES:
+        state.pop(prefix + name, None)
+    Module._load_from_state_dict(layer, state, prefix, *args)

@@ -8,7 +8,9 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.compat import batches
 
-STOCK = data_utils.batch_by_size.__wrapped__
+STOCK = getattr(
+    data_utils.batch_by_size, "__wrapped__", data_utils.batch_by_size
+)  # 0.12.2 drops none, so it is not patched
 
 
 def listed(found):

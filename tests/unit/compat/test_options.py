@@ -132,5 +132,7 @@ def test_generation_shards(shards, shard, parser, expected):
 def test_a_training_of_hydra_has_no_shards():
     whole = {"common": {"fp16": False, "cpu": True, "tpu": False}, "dataset": {"num_shards": 2, "shard_id": 0}}
     whole["distributed_training"] = {"distributed_world_size": 1}
+    cfg = OmegaConf.create(whole)
+    OmegaConf.set_struct(cfg, True)
     with pytest.raises(ValueError, match="--num-shards 2 --shard-id 0: parts are for fairseq-generate"):
-        Trainer(OmegaConf.create(whole), None, None, None)
+        Trainer(cfg, None, None, None)
