@@ -55,7 +55,7 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 RECIPES := $(VENV)-recipes
 RECIPES_TESTED := $(if $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))'),$(RECIPES)/.stamp)
 
-.PHONY: help install quickstart recipes translator serve study test test-pythons test-cluster defects mutants tree check format docs package bench results publish hydra evidence clean
+.PHONY: help install quickstart recipes translator serve study test test-pythons test-cluster defects mutants tree check format docs package bench gpu results publish hydra evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +137,9 @@ bench: $(STAMPS)/peers  ## speed and memory against peers: ratios in one run, ta
 	$(PY) -m benchmarks.deltalm $(BENCH_ARGS)
 	$(PY) -m benchmarks.veco $(BENCH_ARGS)
 	$(PY) -m benchmarks.results
+
+gpu: $(STAMPS)/package  ## on a GPU: benchmarks, half precision against float32, largest batches (BENCH_ARGS='--minutes 10'; again: what is left)
+	$(PY) -m benchmarks.gpu $(BENCH_ARGS)
 
 results: $(STAMPS)/plots  ## rebuild docs/results and the page of benchmarks from the committed ledgers, archives and JSON
 	$(PY) -m examples.recipes.results

@@ -17,7 +17,11 @@ def peak_rates(device: torch.device) -> Dict[str, float]:
 
     On a CPU torch has two products, a BLAS and oneDNN; what the faster one reaches counts.
     """
-    size = 8192 if device.type == "cuda" else 2048
+    size = 2048
+    if device.type == "cuda":
+        size = 8192
+        while 16 * size * size * 4 > torch.cuda.get_device_properties(device).total_memory / 4:
+            size //= 2
     matrix = torch.randn(size, size, device=device)
     wide = torch.randn(16 * size, size, device=device)
     vector = torch.randn(size, device=device)

@@ -10,7 +10,9 @@ from typing import Any, Dict, List, Sequence
 import fairseq
 import torch
 
-RESULTS = Path(__file__).resolve().parent / "results"
+FOLDER = "BENCHMARK_RESULTS"
+"""Environment variable: the folder of the results, where it is not that of the repository."""
+RESULTS = Path(os.environ.get(FOLDER, Path(__file__).resolve().parent / "results")).resolve()
 
 
 def machine(device: torch.device) -> Dict[str, Any]:
@@ -23,6 +25,8 @@ def machine(device: torch.device) -> Dict[str, Any]:
         "torch": torch.__version__,
         "fairseq": fairseq.__version__,
     }
+    if device.type == "cuda":
+        info["cuda"] = torch.version.cuda
     return info
 
 
@@ -50,7 +54,7 @@ def _is_number(cell: str) -> bool:
 
 def write(name: str, device: torch.device, options: Dict[str, Any], results: Any) -> Path:
     """Write ``results/NAME-DEVICE.json``; returns its path."""
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}-{device.type}.json"
     content = {"benchmark": name, "machine": machine(device), "options": options, "results": results}
     path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -61,3 +65,13 @@ def load(name: str) -> List[Dict[str, Any]]:
     """All committed results of a benchmark, CPU first, each with the stem of its ``file``."""
     paths = sorted(RESULTS.glob(f"{name}-*.json"))
     return [{**json.loads(path.read_text(encoding="utf-8")), "file": path.stem} for path in paths]
+
+
+def section(name: str, module: Any) -> str:
+    """A benchmark on a page: what it measures, then its table for every machine."""
+    parts = [f"## {name}", (module.__doc__ or "").strip().split("\n\n    ")[0], f"`python -m benchmarks.{name}`"]
+    for content in load(name):
+        info = ", ".join(f"{key} {value}" for key, value in content["machine"].items() if key != "device")
+        options = ", ".join(f"{key} {value}" for key, value in content["options"].items())
+        parts += [f"**{content['machine']['device']}** ({info}); {options}", module.render(content)]
+    return "\n\n".join(part for part in parts if part)

@@ -14,6 +14,7 @@ from . import (
     deployment,
     deployment_trained,
     free_decoding,
+    gpu,
     nlu_data_path,
     report,
     runtime_parity,
@@ -49,19 +50,9 @@ RENDERERS = {
         veco,
         veco_data_path,
         service_load,
+        gpu,
     )
 }
-
-
-def section(name: str) -> str:
-    """One benchmark: what it measures, then a table for every machine."""
-    module = RENDERERS[name]
-    parts = [f"## {name}", (module.__doc__ or "").strip().split("\n\n    ")[0], f"`python -m benchmarks.{name}`"]
-    for content in report.load(name):
-        machine = ", ".join(f"{key} {value}" for key, value in content["machine"].items() if key != "device")
-        options = ", ".join(f"{key} {value}" for key, value in content["options"].items())
-        parts += [f"**{content['machine']['device']}** ({machine}); {options}", module.render(content)]
-    return "\n\n".join(part for part in parts if part)
 
 
 def render() -> str:
@@ -72,7 +63,7 @@ def render() -> str:
     found = [name for name in RENDERERS if report.load(name)]
     missing = [f"`{name}`" for name in RENDERERS if name not in found]
     open_ends = [f"Not measured at full size yet: {', '.join(missing)}."] if missing else []
-    return "\n\n".join([head, *(section(name) for name in found), *open_ends]) + "\n"
+    return "\n\n".join([head, *(report.section(name, RENDERERS[name]) for name in found), *open_ends]) + "\n"
 
 
 def main() -> None:

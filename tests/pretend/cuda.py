@@ -9,12 +9,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from . import device
+from .memory import Memory
 from .waits import record, wait
 
 WAITS = "PRETEND_WAITS"
 """Environment variable: the file that gets a line of JSON for each batch that fairseq copied to the device."""
 
-GIB = 2**30
 ANSWERS = {
     "is_available": lambda: True,
     "is_bf16_supported": lambda *_: True,
@@ -22,12 +22,8 @@ ANSWERS = {
     "current_device": lambda: 0,
     "set_device": lambda _: None,
     "get_device_capability": lambda *_: (8, 0),
-    "get_device_properties": lambda *_: SimpleNamespace(name=device.NAME, major=8, minor=0, total_memory=16 * GIB),
     "get_device_name": lambda *_: device.NAME,
     "empty_cache": lambda: None,
-    "max_memory_allocated": lambda *_: 0,
-    "memory_allocated": lambda *_: 0,
-    "reset_peak_memory_stats": lambda *_: None,
     "memory_summary": lambda **_: "",
     "synchronize": lambda *_: wait("synchronize"),
     "manual_seed": lambda _: None,
@@ -36,6 +32,16 @@ ANSWERS = {
     "set_rng_state": lambda state, *_: torch.set_rng_state(state),
     "device": lambda _: contextlib.nullcontext(),
 }
+
+
+def of_memory(memory):
+    properties = SimpleNamespace(name=device.NAME, major=8, minor=0, total_memory=memory.total)
+    return {
+        "get_device_properties": lambda *_: properties,
+        "max_memory_allocated": lambda *_: memory.peak,
+        "memory_allocated": lambda *_: memory.held,
+        "reset_peak_memory_stats": lambda *_: memory.forget_the_peak(),
+    }
 
 
 def named(value):
@@ -47,13 +53,15 @@ def named(value):
 
 class CudaIsPretend(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.device:  # code that asks for its type takes the path of CUDA
+            return func(*args, **(kwargs or {}))
         return func(*[named(value) for value in args], **{key: named(value) for key, value in (kwargs or {}).items()})
 
 
 def answer():
     """Make this process believe in a GPU."""
     device.install()
-    for name, value in ANSWERS.items():
+    for name, value in {**ANSWERS, **of_memory(Memory())}.items():
         setattr(torch.cuda, name, value)
     torch.Tensor.cuda = lambda self, device=None, non_blocking=False: self.to(
         device or "cuda", non_blocking=non_blocking
