@@ -94,13 +94,13 @@ def peak_memory(call: Callable[[], Any], device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device) - held
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM
-    held = _status("VmRSS")
+    held = memory("VmRSS")
     call()
-    return max(_status("VmHWM") - held, 0)
+    return max(memory("VmHWM") - held, 0)
 
 
-def _status(field: str) -> int:
-    """A field of this process's status, in bytes."""
+def memory(field: str) -> int:
+    """A field of this process's status, as ``VmRSS``, in bytes."""
     found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
     assert found is not None
     return int(found.group(1)) * 1024

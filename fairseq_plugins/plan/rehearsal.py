@@ -31,15 +31,16 @@ class Step(NamedTuple):
     """One training step on one batch.
 
     Attributes:
-        sentences, tokens: of the batch; tokens as fairseq counts them, of the targets.
+        place: of the batch among :func:`.batches.largest_batches`.
+        sentences: of the batch.
         shapes: of the tensors of integers that the model reads.
         activations: component -> bytes that are held between forward and backward pass.
         peak: when most was held.
         largest: allocation of the step, gradients and the optimizer's state not counted.
     """
 
+    place: int
     sentences: int
-    tokens: int
     shapes: List[str]
     activations: Counts[str]
     peak: Peak
@@ -112,9 +113,9 @@ def rehearse(cfg: Any) -> Plan:
     with Valueless(), kernels(gpu), _no_device(), Live() as live:
         book = _Book(live, trainer, names)
         trainer.begin_epoch(1)
-        book.step(samples[0])  # makes the optimizer's state
+        book.step(0, samples[0])  # makes the optimizer's state
         book.label_state()
-        steps = [book.step(sample) for sample in samples]
+        steps = [book.step(place, sample) for place, sample in enumerate(samples)]
         return book.plan(sorted(steps, key=lambda step: -step.peak.size))
 
 
@@ -165,7 +166,7 @@ class _Book:
         self.backward(loss)
         self.live.phase = UPDATE
 
-    def step(self, sample: Dict[str, Any]) -> Step:
+    def step(self, place: int, sample: Dict[str, Any]) -> Step:
         """One update on copies of a sample."""
         self.activations = Counts()
         self.live.phase = START
@@ -179,8 +180,8 @@ class _Book:
             for name, value in net_input.items()
             if isinstance(value, Tensor) and value.dim() > 1
         ]
-        sentences, tokens = int(sample.get("nsentences", 0)), int(sample.get("ntokens", 0))
-        return Step(sentences, tokens, shapes, self.activations, self.live.peak, self.live.largest)
+        sentences = int(sample.get("nsentences", 0))
+        return Step(place, sentences, shapes, self.activations, self.live.peak, self.live.largest)
 
     def label_state(self) -> None:
         """Label what the first step made and later ones keep: the optimizer's state, copies of the weights, averages."""
