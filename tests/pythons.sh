@@ -13,10 +13,12 @@ for python in "$@"; do
   git clone --quiet . "$work/checkout"
   start=$SECONDS
   if make --no-print-directory -C "$work/checkout" install PYTHON="$python" 2>&1 | tee "$work/install.log"; then
-    INSTALL_SECONDS=$((SECONDS - start)) RUN_LOG=$PWD/tests/run_log.jsonl \
+    seconds=$((SECONDS - start))
+    python3 -m tests.run_log "$version" "installed; the tests did not end"
+    INSTALL_SECONDS=$seconds RUN_LOG=$PWD/tests/run_log.jsonl \
       make --no-print-directory -C "$work/checkout" test PYTHON="$python" || failed=1
   else
-    reason=$(sed -n 's/^make install: //p' "$work/install.log" | tail -n 1)
+    reason=$(sed -n 's/, as in: .*//; s/^make install: //p' "$work/install.log" | tail -n 1)
     [ -n "$reason" ] || { reason="make install failed" failed=1; }
     python3 -m tests.run_log "$version" "$reason"
   fi

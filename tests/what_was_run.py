@@ -37,7 +37,7 @@ def of_pythons(runs):
     lines = ["| Python | fairseq | torch | `make install` | `make test` |", "|---|---|---|---|---|"]
     for run in runs:
         if "reason" in run:
-            lines.append(f"| {run['python']} | | | no: {run['reason']} | |")
+            lines.append(f"| {run['python']} | | | {run['reason']} | |")
             continue
         torch = run["torch"] + (", no GPU" if "+cu" in run["torch"] and not run["gpu"] else "")
         minutes = "" if run["install_seconds"] is None else f"{max(1, round(run['install_seconds'] / 60))} min"

@@ -21,6 +21,10 @@ ENCODER_FAST_PATH = Patch(
     "checkpoints hold each matrix twice",
     upstream="facebookresearch/fairseq#4858, #4899",
 )
+UNSET_NUMBERS = Patch(
+    name="unset_numbers",
+    reason="in 0.12.2 a checkpoint with sinusoidal positions holds numbers that nobody set: --half may refuse them as too large",
+)
 COPIES = [f"{stem}_{end}" for stem in ("in_proj", "out_proj", "fc1", "fc2") for end in ("weight", "bias")]
 
 
@@ -78,3 +82,26 @@ def load_layer(stock: Any, layer: Any, state: Dict[str, Any], prefix: str, *args
     for name in COPIES:
         state.pop(prefix + name, None)
     Module._load_from_state_dict(layer, state, prefix, *args)
+
+
+@UNSET_NUMBERS.probe
+def _stores_unset_numbers() -> bool:
+    from fairseq.modules import SinusoidalPositionalEmbedding
+
+    return source_has(SinusoidalPositionalEmbedding.__init__, 'register_buffer("_float_tensor"')
+
+
+@UNSET_NUMBERS.replace("fairseq.modules.sinusoidal_positional_embedding:SinusoidalPositionalEmbedding.__init__")
+def make_positions(stock: Any, positions: Any, *args: Any, **kwargs: Any) -> None:
+    """The buffer only tells the device."""
+    stock(positions, *args, **kwargs)
+    positions._non_persistent_buffers_set.add("_float_tensor")
+
+
+@UNSET_NUMBERS.replace(
+    "fairseq.modules.sinusoidal_positional_embedding:SinusoidalPositionalEmbedding._load_from_state_dict"
+)
+def load_positions(stock: Any, positions: Any, state: Dict[str, Any], prefix: str, *args: Any) -> None:
+    """Encoders and decoders put one into every state that is loaded."""
+    state.pop(prefix + "_float_tensor", None)
+    stock(positions, state, prefix, *args)

@@ -29,7 +29,8 @@ class Prompts(nn.Module):
 
     def forward(self) -> Prefix:
         """One (keys, values) pair per layer, each (1, H, P, C / H)."""
-        factor = 1.0 if self.scale is None else self.scale.clamp(min=1.0)
+        # Not clamp: where scale is 1, as at the start, its gradient is 0 in torch 2.14.
+        factor = 1.0 if self.scale is None else torch.where(self.scale < 1.0, 1.0, self.scale)
         keys, values = split_heads(self.key * factor, self.heads), split_heads(self.value * factor, self.heads)
         return [(key[None], value[None]) for key, value in zip(keys, values)]
 

@@ -1,6 +1,7 @@
 """A model folder: ``model.json`` checked, every file compared with its hash, graphs opened as sessions of onnxruntime."""
 
 import hashlib
+import logging
 import re
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
@@ -9,9 +10,10 @@ import numpy as np
 import onnxruntime
 
 from .model_json import ModelError, Values, read
-from .sessions import open_session
+from .sessions import has_wrong_products, open_session
 from .text import Text, read_vocabulary
 
+logger = logging.getLogger(__name__)
 FORMAT = 1
 """The newest layout of a folder that is read here."""
 MODEL_JSON = "model.json"
@@ -92,6 +94,12 @@ class Folder:
         self.kind = model.choice("kind", *KINDS)
         self.architecture, self.fingerprint = model.text("architecture"), model.text("fingerprint")
         self.precision = model.choice("precision", "float32", "int8")
+        if self.precision == "int8" and has_wrong_products():
+            logger.warning(
+                "onnxruntime %s computes some products of 8 bits wrong on this processor (AMX), and this model may have them: "
+                "use onnxruntime 1.25 or newer, or the float32 model",
+                onnxruntime.__version__,
+            )
         self.quantised = model.texts("quantised")
         self.files = self._check_files()
         self._read_text()

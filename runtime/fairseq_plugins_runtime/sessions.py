@@ -10,6 +10,7 @@ from pathlib import Path
 
 import onnxruntime
 
+PROCESSOR = Path("/proc/cpuinfo")
 _lock = threading.Lock()
 _own = False
 _shared = False
@@ -35,6 +36,15 @@ def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.add_session_config_entry("session.force_spinning_stop", "1")
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def has_wrong_products() -> bool:
+    """Whether onnxruntime is one that computes some products of 8 bits wrong here.
+
+    Before 1.25, on processors with AMX: those of 32 rows or more whose columns are 17 to 31 more than a multiple of 32.
+    """
+    version = tuple(int(number) for number in onnxruntime.__version__.split(".")[:2])
+    return version < (1, 25) and PROCESSOR.is_file() and "amx_int8" in PROCESSOR.read_text(encoding="utf-8")
 
 
 def _share(threads: int) -> bool:

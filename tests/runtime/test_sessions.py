@@ -6,7 +6,7 @@ import sys
 import onnxruntime
 import pytest
 
-from fairseq_plugins_runtime import load
+from fairseq_plugins_runtime import load, sessions
 from tests.runtime.folders import write_folder
 
 BOTH = """
@@ -39,3 +39,18 @@ def test_models_of_a_process_may_have_other_threads(tmp_path):
     for threads in (None, 1, 2, None):
         assert load(folder, threads).translate(["eins"]) == ["one"]
     onnxruntime.InferenceSession(str(folder / "encoder.onnx"))
+
+
+@pytest.mark.cases(
+    "version flags precision warns",
+    ("1.24.4", "amx_int8", "int8", True),
+    ("1.25.0", "amx_int8", "int8", False),
+    ("1.24.4", "avx512_vnni", "int8", False),
+    ("1.24.4", "amx_int8", "float32", False),
+)
+def test_wrong_products_are_told(tmp_path, monkeypatch, caplog, version, flags, precision, warns):
+    (tmp_path / "cpuinfo").write_text(f"flags: {flags}\n")
+    monkeypatch.setattr(sessions, "PROCESSOR", tmp_path / "cpuinfo")
+    monkeypatch.setattr(onnxruntime, "__version__", version)
+    load(write_folder(tmp_path / "model", precision=precision))
+    assert ("onnxruntime 1.24.4 computes some products of 8 bits wrong" in caplog.text) == warns

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from argparse import Namespace
 
 import pytest
 import safetensors.torch
@@ -88,7 +89,7 @@ def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder, found, tmp_p
     assert stored(file) == len({one.data_ptr() for one in state.values()}) < len(state)
     options = OmegaConf.to_container(content["cfg"]["model"])
     task = nlu_builders.task_of([f"p{number}" for number in range(masked_lms.SIZES["vocab_size"] - 4)])
-    model = models.build_model(OmegaConf.create({**options, "_name": "transformer"}), task)
+    model = models.build_model(Namespace(**{**options, "_name": "transformer"}), task)
     without_head = {name: one for name, one in state.items() if not name.startswith("lm_head.")}
     left = model.load_state_dict(without_head, strict=True)
     assert not left.missing_keys and not left.unexpected_keys

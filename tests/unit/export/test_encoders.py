@@ -5,6 +5,7 @@ import random
 from dataclasses import asdict
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from fairseq import tasks
@@ -19,7 +20,7 @@ from fairseq_plugins.export import command
 from fairseq_plugins.export import folder as folders
 from fairseq_plugins.models.nlu import load_text_encoder
 from fairseq_plugins.ops.answer_spans import best_rows, best_spans, outside_passage
-from fairseq_plugins_runtime import ModelError, load
+from fairseq_plugins_runtime import ModelError, load, sessions
 from fairseq_plugins_runtime.folder import Folder
 from tests import nlu_builders, veco_builders
 
@@ -261,6 +262,10 @@ def test_the_graph_of_onnxruntime_is_that_of_torch(tmp_path):
 
 
 def test_int8_stays_near_and_names_what_it_rounds(tmp_path):
+    if sessions.has_wrong_products():
+        pytest.skip(
+            f"onnxruntime {onnxruntime.__version__} computes some products of 8 bits wrong on processors with AMX"
+        )
     trained = Trained(tmp_path, "tokens", "nllb", "mbart50")
     model, inputs = exported(trained.path, "--int8"), texts(5)
     assert model.precision == "int8"

@@ -4,6 +4,7 @@ import json
 import shlex
 from pathlib import Path
 
+import fairseq
 import pytest
 import yaml
 
@@ -240,6 +241,10 @@ def test_what_the_shipped_studies_report_is_kept_of_a_validation(name):
 def test_the_commands_of_the_shipped_studies_are_those_of_fairseq(name):
     from fairseq import options
 
+    if fairseq.__version__ == "0.12.2" and name == "pretraining":
+        pytest.skip(
+            "fairseq 0.12.2: --task multilingual_denoising and --arch mbart_base both add --max-source-positions"
+        )
     study = read_study(STUDIES / f"{name}.yaml")
     runs = Runs(study, ROOT, "data", {})
     lines = [runs.asset_training(asset) for asset, entry in study.assets.items() if "system" in entry]

@@ -2,6 +2,7 @@
 
 import shlex
 
+import fairseq
 import pytest
 import yaml
 
@@ -27,6 +28,10 @@ VALUES.update(start="start", lexicon="lexicon", sentencepiece="model", mixed="de
 def test_the_commands_are_those_of_fairseq(name):
     from fairseq import options
 
+    if fairseq.__version__ == "0.12.2" and name == "mbart_denoising":
+        pytest.skip(
+            "fairseq 0.12.2: --task multilingual_denoising and --arch mbart_base both add --max-source-positions"
+        )
     system = read_system(name)
     line = command("fairseq-train bin", system.train, VALUES).replace("\\\n", " ")
     args = options.parse_args_and_arch(options.get_training_parser(), shlex.split(line)[1:])

@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from unittest import mock
 
+import fairseq
 import pytest
 from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import CheckpointConfig
@@ -52,6 +53,7 @@ def resume(task, extra_state):
     checkpoint_utils.load_checkpoint(CheckpointConfig(), trainer)
 
 
+@pytest.mark.skipif(fairseq.__version__ == "0.12.2", reason="fairseq 0.12.2 asks a task nothing when a run is resumed")
 def test_a_run_is_resumed_with_the_same_pairs_by_either_task(folder):
     one, many = single(folder), setup(folder)
     same = setup(folder, lang_pairs="de-en")
