@@ -4,7 +4,8 @@ Half precision: each method is trained for 200 updates with one seed, without dr
 that ``fairseq-train`` logs, in bits. Differences are those to float32 on the same batch, as shares of its loss; half precision
 agrees where they are at most 1 % on average over the last quarter. Where gradients overflow, ``fairseq-train`` skips the batch.
 
-Largest batch: the longest item of the training set, as often as a step (forward, backward, Adam) fits, found within 2 %.
+Largest batch: the longest item of the training set, as often as a step (forward, backward, Adam) fits, found within 2 %. Planned is
+what ``python -m fairseq_plugins plan`` foresees for that batch.
 
     python -m benchmarks.gpu [--output runs/gpu] [--minutes 10] [--parts tables,precision,batch]
 
@@ -60,7 +61,7 @@ class Step(NamedTuple):
 
 def plan(options: argparse.Namespace) -> List[Step]:
     """Every step of the parts and methods that are asked for."""
-    steps, size, data = [], SIZES[options.size], options.output / "data"
+    steps, size, data = [], SIZES[options.size], data_folder(options)
     for name, tiny in TABLES.items():
         more = tiny.split() if options.size == "tiny" else []
         file = options.output / "results" / f"{name}-cuda.json"
@@ -76,6 +77,11 @@ def plan(options: argparse.Namespace) -> List[Step]:
             search = ["benchmarks.largest_batch", "--at-most", str(options.at_most), *line]
             steps.append(Step("batch", f"batch-{method}-{kind}", search, _last_json))
     return sorted((step for step in steps if step.part in options.parts), key=lambda step: PARTS.index(step.part))
+
+
+def data_folder(options: argparse.Namespace) -> Path:
+    """Each size has data of its own."""
+    return Path(options.output / f"data-{options.size}")
 
 
 def _json(file: Path) -> Any:
@@ -213,7 +219,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     device = pick_device("cuda")
     steps = plan(options)
     if set(options.parts) & {"precision", "batch"}:
-        trainings.prepare(options.output / "data", SIZES[options.size])
+        trainings.prepare(data_folder(options), SIZES[options.size])
     found = run_all(steps, options.output, end)
     chosen = {"size": options.size, "updates": options.updates, **facts()}
     report.RESULTS = options.output / "results"

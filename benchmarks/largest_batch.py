@@ -10,7 +10,7 @@ import argparse
 import gc
 import json
 import time
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from unittest import mock
 
 import torch
@@ -19,6 +19,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
 
 import fairseq_plugins  # noqa: F401  (registers what the options name)
+from fairseq_plugins.plan import rehearsal
 
 from .measure import say, synchronise
 
@@ -52,11 +53,16 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     )
 
 
+def configuration(line: Sequence[str]) -> Any:
+    """fairseq's configuration of a training."""
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), list(line)))
+
+
 class Steps:
     """Training steps of one model, with a batch of any size."""
 
     def __init__(self, line: Sequence[str]):
-        cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), list(line)))
+        cfg = configuration(line)
         torch.manual_seed(cfg.common.seed)
         task = tasks.setup_task(cfg.task)
         model, criterion = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
@@ -66,9 +72,13 @@ class Steps:
         longest = max(range(len(self.data)), key=self.data.num_tokens)
         self.item, self.tokens = self.data[longest], int(self.data.num_tokens(longest))
 
+    def sample(self, sentences: int) -> Any:
+        """A batch of so many."""
+        return self.data.collater([self.item] * sentences)
+
     def run(self, sentences: int, count: int) -> float:
         """Seconds of ``count`` steps."""
-        sample = self.data.collater([self.item] * sentences)
+        sample = self.sample(sentences)
         synchronise(CUDA)
         start = time.perf_counter()
         for _ in range(count):
@@ -110,17 +120,31 @@ def measure(line: Sequence[str], at_most: int, within: float) -> Dict[str, Any]:
             seconds = steps.run(sentences, TIMED)
         result["tokens_per_s"] = round(TIMED * result["tokens"] / seconds, 1)
         result["peak"] = torch.cuda.max_memory_allocated(CUDA)
+        result["planned"] = planned(line, steps.sample(sentences))
     return result
+
+
+def planned(line: Sequence[str], sample: Any) -> Optional[int]:
+    """The peak that ``python -m fairseq_plugins plan`` foresees for this batch, in bytes; None, and a line that says why."""
+    try:
+        with mock.patch.object(rehearsal, "largest_batches", return_value=[sample]):
+            return rehearsal.rehearse(configuration(line)).steps[0].peak.size
+    except Exception as error:  # what was measured counts without it
+        say(f"not planned: {type(error).__name__}: {error}")
+        return None
 
 
 def cells(row: Dict[str, Any]) -> List[str]:
     """A result as it is shown, behind the method and the precision."""
     size = f"{row['tokens']:,}" + (" or more" if row["end"] else "")
-    speed = [f"{row['peak'] / 2**30:.2f}", f"{row['tokens_per_s']:,.0f}"] if row["sentences"] else ["", ""]
+    speed = ["", "", ""]
+    if row["sentences"]:
+        share = f"{row['planned'] / row['peak']:.2f}" if row["planned"] else ""
+        speed = [f"{row['peak'] / 2**30:.2f}", share, f"{row['tokens_per_s']:,.0f}"]
     return [size, str(row["length"]), f"{row['sentences']:,}", *speed]
 
 
-COLUMNS = ["tokens of a step (--max-tokens)", "length", "sentences", "peak GiB", "tokens/s"]
+COLUMNS = ["tokens of a step (--max-tokens)", "length", "sentences", "peak GiB", "planned / peak", "tokens/s"]
 
 
 def main() -> None:

@@ -78,6 +78,6 @@ def test_time_that_is_over_starts_nothing_and_stops_what_runs(started, tmp_path,
     assert gpu.run_all([step('{"sentences": 4}')], tmp_path, time.monotonic() + 30) == {}
     assert started == []
     monkeypatch.setitem(gpu.MINUTES, "batch", 0.0)
-    assert gpu.run_all([step(json.dumps("a" * 50))], tmp_path, time.monotonic() + 3) == {}
+    assert gpu.run_all([step(json.dumps({"sentences": "4" * 50}))], tmp_path, time.monotonic() + 3) == {}
     assert len(started) == 1
     assert not (tmp_path / "steps" / "one.json").exists()
