@@ -30,7 +30,7 @@ if "fairseq-train" in sys.argv[0]:
     for name in ("last", "best"):
         shutil.copy(world / "model.pt", folder / f"checkpoint_{name}.pt")
     if (world / "slow").exists() and "final" in value("--save-dir"):
-        time.sleep(60)
+        time.sleep(300)
     if (world / "broken").exists() and "final/en-de/two" in value("--save-dir"):
         sys.exit("no space left")
     print("num. shared model params: 9 (num. trained: 5)")

@@ -29,7 +29,7 @@ if "fairseq-train" in sys.argv[0]:
         print('| {"epoch": 1, "ups": "10", "num_updates": "%d", "loss": "2"}' % update, flush=True)
     print("2026-01-01 10:00:00 | begin validation on\n2026-01-01 10:00:03 | INFO | valid | {}", flush=True)
     if "--stop-time-hours" in args and os.path.exists(os.environ["CALLS"] + ".slow"):
-        time.sleep(60)
+        time.sleep(300)
 else:
     reference = pathlib.Path("text", value("--gen-subset") + ".de").read_text().splitlines()
     worse = "sga" in value("--path")
