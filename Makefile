@@ -7,6 +7,7 @@ SHELL := /bin/bash
 
 # The Python that makes the virtual environment, and where that lies. An environment that is already there is kept.
 PYTHON ?= python3
+unexport PYTHON  # scripts take the environment's "python" where it is not set
 VENV ?= .venv
 VENV_FLAGS ?=
 # Another torch than the tested one: cpu (its CPU build), a version, a requirement, or the path of a wheel.

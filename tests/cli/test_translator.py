@@ -99,6 +99,7 @@ def test_a_translator_is_made_once_and_goes_on_after_a_kill(world):
     while not calls("fairseq-train", "--save-dir train/masked_lm") and run.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.2)
+    assert run.poll() is None, run.communicate()[0]
     assert "another run is at work there" in ended(start("0.5"), fails=True)
     os.killpg(run.pid, signal.SIGKILL)
     run.communicate()
