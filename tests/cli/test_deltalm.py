@@ -5,6 +5,7 @@ import shlex
 from collections import namedtuple
 from pathlib import Path
 
+import fairseq
 import pytest
 import torch
 
@@ -104,6 +105,10 @@ def test_python_export_and_import_give_the_same_translations(trained, translatio
     assert translated(tmp_path, "back.pt", world) == translations
 
 
+@pytest.mark.skipif(
+    fairseq.__version__ == "0.12.2",
+    reason="fairseq 0.12.2 fails at the first checkpoint of a hydra run whose model has no dataclass (trainer.py: base_layers)",
+)
 def test_hydra_builds_and_trains_what_argparse_does(trained, world, hydra, tmp_path):
     """Bit-equal weights after an epoch: the same sizes, the same start, the same logits."""
     sizes = ", ".join(f"{name}: {value}" for name, value in SIZES.items())
