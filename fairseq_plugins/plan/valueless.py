@@ -13,12 +13,10 @@ COMPARISONS = (aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge)
 
 
 def drop_values(module: nn.Module, dtype: torch.dtype = torch.float32) -> None:
-    """Free the values of all parameters, buffers and other tensors that modules have as attributes; shared ones stay shared.
-    Floating-point ones become ``dtype``.
-    """
+    """Free the values of all parameters and buffers; shared ones stay shared. Floating-point ones become ``dtype``."""
     for owner in module.modules():
-        for tensor in [*owner._parameters.values(), *owner._buffers.values(), *vars(owner).values()]:
-            if not isinstance(tensor, Tensor) or tensor.is_meta or not tensor.is_floating_point():
+        for tensor in [*owner._parameters.values(), *owner._buffers.values()]:
+            if tensor is None or tensor.is_meta or not tensor.is_floating_point():
                 continue
             empty: Tensor = torch.empty_like(tensor, device=META, dtype=dtype)
             if isinstance(tensor, nn.Parameter):
