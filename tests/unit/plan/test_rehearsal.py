@@ -13,7 +13,9 @@ from tests import builders
 SIZES = (
     "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 16 --decoder-embed-dim 16 --encoder-attention-heads 2"
 )
-STOCK = f"--task translation --arch transformer {SIZES} --share-all-embeddings --dropout 0.2 --criterion"
+# Learned positions: the table of sinusoidal ones is copied in the forward pass of fairseq 0.12.2, where it changes type or device.
+POSITIONS = "--encoder-learned-pos --decoder-learned-pos"
+STOCK = f"--task translation --arch transformer {SIZES} {POSITIONS} --share-all-embeddings --dropout 0.2 --criterion"
 CROSS_ENTROPY = f"{STOCK} label_smoothed_cross_entropy --label-smoothing 0.1"
 CHUNKED = f"{STOCK} label_smoothed_linear_cross_entropy --label-smoothing 0.1"
 CTC = "--task sga_translation --arch sga_tiny --prompt-length 3 --criterion sga_ctc"
