@@ -69,10 +69,15 @@ def _needs_gpus() -> bool:
 
 @CPU_PROCESSES.replace("fairseq.distributed.utils:call_main")
 def call_main(stock: Any, cfg: Any, main: Any, **kwargs: Any) -> Any:
-    """Join a job on CPU."""
-    if not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available()):
+    """Join a job on CPU, and leave it in the end: gloo's threads, still running at exit, at times abort a finished process."""
+    on_cpu = not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
+    joined_before = dist.is_initialized()
+    if on_cpu:
         _join_job(cfg.distributed_training)
-    return stock(cfg, main, **kwargs)
+    result = stock(cfg, main, **kwargs)
+    if on_cpu and dist.is_initialized() and not joined_before:
+        dist.destroy_process_group()
+    return result
 
 
 @CPU_PROCESSES.replace("fairseq.distributed.utils:all_gather_list")
