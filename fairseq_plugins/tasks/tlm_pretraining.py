@@ -9,7 +9,7 @@ from typing import Any, List
 import numpy as np
 from fairseq.tasks import register_task
 
-from ..data.data_bins import check_names, load_monolingual, load_pair_side, split_names
+from ..data.data_bins import check_names, load_monolingual, split_names
 from ..data.epoch_dataset import JoinedDataset
 from ..data.tlm_dataset import MaskingConfig, TLMDataset
 from ..options import check_range, option
@@ -59,15 +59,12 @@ class TLMPretrainingTask(SharedDictionaryTask):
         self.datasets[split] = _InOrder(datasets, self.cfg.seed)
 
     def _text(self, split: str, language: str) -> Any:
-        """Text of a language: a side of the first of ``--pairs`` that has it; without one, text by itself or of any other pair."""
+        """Text of a language: its own file, else that side of one of ``--pairs``, else of any other pair in the folder."""
         prefix = self.prefix(split)
-        pair = next((pair for pair in self.pairs if language in pair.split("-")), None)
-        if pair is not None:
-            return load_pair_side(prefix, pair, language, self.dictionary, "--pairs")
         start = len(os.path.basename(prefix)) + 1
         files = sorted(glob.glob(f"{glob.escape(prefix)}.*-*.{glob.escape(language)}.idx"))
         others = [os.path.basename(file)[start : -len(f".{language}.idx")] for file in files]
-        return load_monolingual(prefix, language, others, self.dictionary, "--monolingual")
+        return load_monolingual(prefix, language, [*self.pairs, *others], self.dictionary, "--monolingual")
 
     def max_positions(self) -> int:
         return self.cfg.tokens_per_sample

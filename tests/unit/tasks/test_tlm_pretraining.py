@@ -39,6 +39,14 @@ def test_pairs_and_languages_are_concatenated(folder):
         assert _whole(items[2 * COUNT + index]) == _whole(items[3 * COUNT + index]) == single
 
 
+def test_text_of_a_language_by_itself_comes_before_the_sides_of_pairs(folder, tmp_path):
+    folder = shutil.copytree(folder, tmp_path / "data")
+    own = builders.sentences(COUNT, 300)
+    builders.write_side(folder, "train", "de-None", "de", own)
+    items = _items(setup(folder, monolingual="de,fr"))[2 * COUNT :]
+    assert [_whole(item)[1:-1] for item in items] == [*own, *builders.sentences(COUNT, 101)]
+
+
 def test_epochs_reach_every_part(folder):
     task, found = setup(folder, monolingual="en"), []
     dataset = load(task)
