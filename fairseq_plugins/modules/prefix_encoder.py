@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ops.attention import attention
 from ..ops.masks import additive_key_mask
 from .linear import Linear
 
@@ -71,7 +72,7 @@ class PrefixSelfAttention(nn.Module):
             key = torch.cat([prefix[0].expand(batch, -1, -1, -1), key], dim=2)  # B H P+S D
             value = torch.cat([prefix[1].expand(batch, -1, -1, -1), value], dim=2)
         dropout = self.dropout if self.training else 0.0
-        out = F.scaled_dot_product_attention(query, key, value, attn_mask=key_bias, dropout_p=dropout)
+        out = attention(query, key, value, key_bias, dropout)
         return self.out_proj(out.transpose(1, 2).flatten(2))  # B S C
 
 

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..ops import attention
+
 aten = torch.ops.aten
 ATTENTION, DROPOUT = "scaled_dot_product_attention", "dropout"
 """Functions of ``torch.nn.functional``, which modules look up there when they compute."""
@@ -18,14 +20,18 @@ def kernels(gpu: bool) -> Iterator[None]:
     """Let tensors without values go the ways of a CPU or of a GPU.
 
     On a GPU dropout keeps a mask of one byte for each number, on CPU of the numbers' own width, as for device ``meta``.
-    Attention is fused on a GPU, and on CPU where it has no dropout.
+    Attention is fused on a GPU, and on CPU where it has no dropout and our own does not write it out.
     """
     stock = {name: getattr(F, name) for name in (ATTENTION, DROPOUT)}
+    written_out = attention.written_out
     try:
         for name, function in _chosen(stock, gpu).items():
             setattr(F, name, function)
+        if gpu:
+            attention.written_out = lambda *_: False
         yield
     finally:
+        attention.written_out = written_out
         for name, function in stock.items():
             setattr(F, name, function)
 

@@ -6,7 +6,9 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from fairseq_plugins.checkpoints import write_masked_lm
+from fairseq_plugins.ops import attention
 from fairseq_plugins.plan import rehearsal
+from fairseq_plugins.plan.kernels import kernels
 from fairseq_plugins.plan.live import GRADIENTS, OPTIMIZER, WEIGHTS
 from tests import builders
 
@@ -79,3 +81,10 @@ def test_bytes_of_a_trained_parameter(world, precision, weights, gradients, opti
     assert of_kind(found, WEIGHTS) == pytest.approx((trained + found.frozen["frozen"]) * weights, rel=1e-3)
     assert of_kind(found, GRADIENTS) == pytest.approx(trained * gradients, rel=1e-3)
     assert of_kind(found, OPTIMIZER) == pytest.approx(trained * optimizer, rel=1e-3)
+
+
+def test_only_a_cpu_writes_attention_out():
+    keys = torch.zeros(1, 1, 3, 2, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    for gpu in (False, True):
+        with kernels(gpu):
+            assert attention.written_out(keys, keys, keys) != gpu
