@@ -1,7 +1,8 @@
 """Arms of studies: what is trained, in which stages, and how it is decoded."""
 
+import itertools
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .systems import RecipeError, System, read_system
 
@@ -75,8 +76,13 @@ class Arm(NamedTuple):
         return {**found, **(self.directions[pair][1] if pair in self.directions else {})}
 
 
-def read_arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, Any]) -> Arm:
-    """The arm of a study's file. Raises RecipeError: assets that are not there."""
+def read_arm(
+    path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, Any], milestones: Sequence[int] = ()
+) -> Arm:
+    """The arm of a study's file. Raises RecipeError: assets that are not there.
+
+    After each of the ``milestones``, in updates, there is an output ``STEM@UPDATES`` beside each output ``STEM``.
+    """
     if entry.get("start") not in (None, *assets):
         raise RecipeError(
             f"{path}: arms.{name}.start: {entry['start']}: valid: {', '.join(assets) or 'nothing, no assets are named'}"
@@ -94,6 +100,8 @@ def read_arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[st
         whole = {**entry, **other, "train": {**entry.get("train", {}), **other.get("train", {})}}
         directions[pair] = _stage(whole, data, entry.get("limits")), other.get("options", {})
     outputs = {str(stem): one for stem, one in entry["outputs"].items()}
+    for updates, (stem, one) in itertools.product(milestones, list(outputs.items())):
+        outputs[f"{stem}@{updates}"] = {**one, "title": f"{one['title']}, after {updates:,} updates"}
     return Arm(
         name,
         tuple(stages),

@@ -1,5 +1,6 @@
 """The commands of a study's runs: trainings of assets and stages, averages, outputs."""
 
+import math
 from pathlib import Path
 from string import Template
 from typing import Any, Dict, Mapping, Optional
@@ -96,6 +97,8 @@ class Runs:
         elif arm.start:
             values["start"] = self.asset(arm.start)
         options, limits = {**arm.grid[job.point], **self.more}, dict(stage.limits or job.limits)
+        if job.phase == "final" and self.study.milestones:
+            options["keep-interval-updates-pattern"] = math.gcd(*self.study.milestones)
         if arm.parts and "minutes" in limits:
             limits["minutes"] /= len(arm.parts)
         if arm.parts and "updates" in limits:
@@ -109,26 +112,36 @@ class Runs:
         return f"runs/{job.key}" + (f"/stage{number}" if number < len(job.arm.stages) else "")
 
     def models(self, job: Job) -> Dict[str, str]:
-        """Language -> the model that is decoded; of all languages under the empty name."""
+        """Language -> the model that is decoded in the end; of all languages under the empty name."""
         return {part: f"averages/{job.key}{f'-{part}' if part else ''}.pt" for part in job.arm.parts or ("",)}
 
+    def model(self, job: Job, stem: str) -> str:
+        """The model of an output: of a run's end, or with ``STEM@UPDATES`` after so many updates."""
+        if "@" in stem:
+            return f"averages/{job.key}@{stem.partition('@')[2]}.pt"
+        (model,) = self.models(job).values()
+        return model
+
     def average(self, job: Job, part: str) -> str:
-        """The command that makes one of them."""
+        """The command that makes one of them: a language's, or with ``@UPDATES`` the checkpoint after so many updates alone."""
+        command = "python -m fairseq_plugins.checkpoints.average"
+        if part.startswith("@"):
+            model = f"averages/{job.key}{part}.pt"
+            return f"{command} --inputs runs/{job.key}/checkpoint_*_{part[1:]}.pt --output {model}"
         folder = f"runs/{job.key}" + (f"/{part}" if part else "")
         chosen = f"--directory {folder} --best {job.arm.best} --allow-fewer"
         last = job.arm.stage(len(job.arm.stages), job.pair)
         if not last.system.train.get("keep-best-checkpoints"):
             chosen = f"--inputs {folder}/checkpoint_best.pt"
-        return f"python -m fairseq_plugins.checkpoints.average {chosen} --output {self.models(job)[part]}"
+        return f"{command} {chosen} --output {self.models(job)[part]}"
 
     def output(self, job: Job, stem: str) -> str:
         """The command that makes an output of a run, to stdout: fairseq-generate on the test set, fairseq-validate, or its own."""
         if stem in job.arm.scoring:
-            (model,) = self.models(job).values()
-            return f"{{ {Template(job.arm.scoring[stem][1]).substitute({**self.of(job), 'model': model}).strip()}; }}"
-        last, (model,) = job.arm.stage(len(job.arm.stages), job.pair), self.models(job).values()
-        options = {**job.arm.options(stem, job.pair), **self.more}
-        return decoding(last, model, self.study.set.get("test"), self.of(job), options)
+            values = {**self.of(job), "model": self.model(job, stem)}
+            return f"{{ {Template(job.arm.scoring[stem][1]).substitute(values).strip()}; }}"
+        last, options = job.arm.stage(len(job.arm.stages), job.pair), {**job.arm.options(stem, job.pair), **self.more}
+        return decoding(last, self.model(job, stem), self.study.set.get("test"), self.of(job), options)
 
     def languages(self, job: Job, test: str) -> str:
         """The commands that translate a test from every language, and score them."""

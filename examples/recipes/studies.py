@@ -55,6 +55,7 @@ class Study(NamedTuple):
     values: Mapping[str, Any]
     directions: Tuple[str, ...]
     seeds: Tuple[int, ...]
+    milestones: Tuple[int, ...]
     budget: Mapping[str, Mapping[str, Any]]
     metrics: Optional[Mapping[str, str]]
     tests: Mapping[str, str]
@@ -162,7 +163,8 @@ def read_study(path: Path) -> Study:
         set_ = read_set(content["set"], own if content["set"] in names(own) else SETS, content["directions"])
     except RecipeError as error:
         raise RecipeError(f"{path}: {error}") from error
-    arms = tuple(read_arm(path, name, entry, content.get("assets", {})) for name, entry in content["arms"].items())
+    assets, milestones = content.get("assets", {}), tuple(content.get("milestones", ()))
+    arms = tuple(read_arm(path, name, entry, assets, milestones) for name, entry in content["arms"].items())
     sizes = {arm.name: len(arm.grid) for arm in arms}
     if len(set(sizes.values())) != 1:
         raise RecipeError(f"{path}: arms: every one must be tuned as hard, grids of one size; got {sizes}")
@@ -170,6 +172,7 @@ def read_study(path: Path) -> Study:
         raise RecipeError(f"{path}: budget: grids of several points need tune as well")
     metrics, tests = content.get("metrics"), content.get("tests", {})
     _check_scoring(path, content, set_, arms)
+    _check_milestones(path, milestones, content["budget"]["final"], arms)
     sides = {(arm.name, stem) for arm in arms for stem in arm.outputs}
     claims = [Claim(*((one[side][0], str(one[side][1])) for side in ("better", "worse"))) for one in content["claims"]]
     for side in (side for claim in claims for side in claim):
@@ -188,11 +191,12 @@ def read_study(path: Path) -> Study:
         {**set_.get("values", {}), **content.get("values", {})},
         tuple(content["directions"]),
         tuple(content["seeds"]),
+        milestones,
         content["budget"],
         metrics,
         tests,
         content.get("score", "bleu"),
-        content.get("assets", {}),
+        assets,
         arms,
         tuple(claims),
         tuple(content.get("code", ())),
@@ -220,6 +224,19 @@ def _check_scoring(path: Path, content: Mapping[str, Any], set_: Mapping[str, An
         raise RecipeError(f"{path}: tests: need metrics: the score of the languages in each of {content['directions']}")
     if (tests or metrics is None) and "reference" not in set_:
         raise RecipeError(f"{path}: set {content['set']}: has no reference; valid: one, where texts are scored")
+
+
+def _check_milestones(path: Path, milestones: Sequence[int], limits: Mapping[str, Any], arms: Sequence[Arm]) -> None:
+    """Raise RecipeError where checkpoints after so many updates would not be written or kept."""
+    interval, updates = limits.get("interval"), limits.get("updates")
+    for milestone in milestones:
+        if not interval or not updates or milestone % interval or milestone > updates:
+            raise RecipeError(
+                f"{path}: milestones: {milestone}: valid: multiples of budget.final.interval ({interval}), at most "
+                f"budget.final.updates ({updates})"
+            )
+    if milestones and any(arm.languages or arm.scoring or len(arm.stages) > 1 for arm in arms):
+        raise RecipeError(f"{path}: milestones: valid where every arm is one training whose outputs are translations")
 
 
 def _merged(path: Path) -> Dict[str, Any]:

@@ -80,7 +80,7 @@ wildcard_constraints:
     key=r"(tune|final)/[^/]+/[^/]+/seed\d+",
     stage=r"stage\d+|train",
     number=r"\d+",
-    part="|-[a-zA-Z_]+",                # of a language's own model
+    part=r"|-[a-zA-Z_]+|@\d+",          # of a language's own model, or after so many updates
     stem="[^/]+",
     target="[^/.]+",
 
@@ -253,7 +253,7 @@ rule average:
     output:
         "averages/{key}{part}.pt",
     params:
-        command=lambda wildcards: runs.average(study.job(wildcards.key), wildcards.part[1:]),
+        command=lambda wildcards: runs.average(study.job(wildcards.key), wildcards.part.removeprefix("-")),
     shell:
         "{params.command}"
 
@@ -275,7 +275,7 @@ rule languages:
 
 rule output:
     input:
-        "averages/{key}.pt",
+        lambda wildcards: runs.model(study.job(wildcards.key), wildcards.stem),
     output:
         "outputs/{key}/{stem}." + ("log" if study.metrics else "{target}"),
     params:

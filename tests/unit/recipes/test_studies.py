@@ -48,6 +48,7 @@ def write(folder, **changes):
     return path
 
 
+UPDATES = {"budget": {"tune": {"minutes": 3}, "final": {"updates": 300, "interval": 50}}}
 METRICS = {"de-en": "accuracy", "en-de": "accuracy"}
 
 
@@ -82,6 +83,10 @@ METRICS = {"de-en": "accuracy", "en-de": "accuracy"}
             ["arms.two.outputs", "run: valid", "metrics"],
         ),
         ({"arms": {"two": {**TWO, "outputs": {"x": {"title": "x", "run": "y"}}}}}, ["outputs.x", "'metric'"]),
+        ({"milestones": [50]}, ["milestones: 50", "at most", "(None)"]),
+        ({"milestones": [75], **UPDATES}, ["milestones: 75", "interval (50)"]),
+        ({"milestones": [350], **UPDATES}, ["milestones: 350", "updates (300)"]),
+        ({"milestones": [50], **UPDATES}, ["milestones: valid", "one training"]),
     ],
 )
 def test_what_a_study_may_not_hold(tmp_path, changes, words):
@@ -179,6 +184,21 @@ def test_an_output_may_have_a_command_and_a_metric_of_its_own(tmp_path):
         path.write_text("| test.a | " + json.dumps({f"test.a_{name}": value for name, value in numbers}) + "\n")
     found = Scores(study, lambda name: (tmp_path / name).read_bytes(), {}).of(job)
     assert {stem: one["subsets"] for stem, one in found.items()} == {"test": {"test.a": 50.0}, "x": {"test.a": 30.0}}
+
+
+def test_outputs_after_so_many_updates(tmp_path):
+    arm = {"system": "at", "outputs": BEAM}
+    claims = [{"better": ["A", "beam@100"], "worse": ["A", "beam"]}]
+    study = read_study(write(tmp_path, arms={"A": arm}, claims=claims, milestones=[100, 250], **UPDATES))
+    runs, (job, *_) = Runs(study, ROOT, "DATA", {}), study.final({"A": 0})
+    titles = {"beam": "beam 5", "beam@100": "beam 5, after 100 updates", "beam@250": "beam 5, after 250 updates"}
+    assert study.arms[0].outputs == titles and study.files(job)["beam@100"] == "beam@100.de"
+    _, options = options_of(runs.training(job, 1))
+    assert (options["--keep-interval-updates-pattern"], options["--max-update"]) == ("50", "300")
+    average, model = runs.average(job, "@100"), f"averages/{job.key}@100.pt"
+    assert f"--inputs runs/{job.key}/checkpoint_*_100.pt --output {model}" in average
+    assert options_of(runs.output(job, "beam@100"))[1]["--path"] == model
+    assert options_of(runs.output(job, "beam"))[1]["--path"] == f"averages/{job.key}.pt"
 
 
 def test_sets_on_top_of_others_and_languages_of_the_directions(tmp_path):
