@@ -4,13 +4,15 @@ import os
 import platform
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
 KEPT = ("arch", "criterion", "lr", "max_tokens", "batch_size", "seed", "no_denoising", "prompt_length")
 
 TRAINED = re.compile(r"num\. (shared|expert) model params: [\d,]+ \(num\. trained: ([\d,]+)\)")
+TIMES = re.compile(r"^times: real ([\d.]+) user ([\d.]+) sys ([\d.]+)$", re.MULTILINE)
+"""What the workflow writes behind the log of a training that was not killed, in seconds."""
 EARLIER = "stage*"
 """Folders of the stages of a run before its last one, in its own."""
 
@@ -44,6 +46,13 @@ def trained_parameters(log: Path) -> int:
     if not counts:
         raise ValueError(f"{log}: no line 'num. shared model params: ... (num. trained: ...)' of fairseq-train")
     return sum(counts.values())
+
+
+def cores(log: Path) -> Optional[float]:
+    """Seconds of CPU time per second of wall time, over the starts of a training that were not killed; None without one."""
+    found = [[float(one) for one in line] for line in TIMES.findall(log.read_text(encoding="utf-8", errors="replace"))]
+    real, user, system = (sum(column) for column in zip(*found)) if found else (0.0, 0.0, 0.0)
+    return (user + system) / real if real else None
 
 
 def updates_and_seconds(state: Dict[str, Any]) -> Tuple[int, float]:
@@ -83,8 +92,10 @@ def describe(run: Path) -> Dict[str, Any]:
     if not parts:
         return _describe(run)
     added = {key: sum(part[key] for part in parts) for key in ("updates", "earlier_updates", "trained_parameters")}
-    seconds = round(sum(part["train_seconds"] for part in parts), 1)
-    return {**parts[0], **added, "train_seconds": seconds, "validation": [], "mean_passes": {}}
+    times = {
+        key: round(sum(part[key] for part in parts), 1) for key in ("train_seconds", "cpu_seconds") if key in parts[0]
+    }
+    return {**parts[0], **added, **times, "validation": [], "mean_passes": {}}
 
 
 def _describe(run: Path) -> Dict[str, Any]:
@@ -97,7 +108,9 @@ def _describe(run: Path) -> Dict[str, Any]:
         part = state["cfg"][section]
         options.update(part if isinstance(part, dict) else vars(part))  # models without a dataclass keep a Namespace
     (updates, seconds), (earlier, earlier_seconds) = updates_and_seconds(state), earlier_stages(run)
+    busy = cores(run / "train.log")
     return {
+        **({} if busy is None else {"cpu_seconds": round((seconds + earlier_seconds) * busy, 1)}),
         "updates": updates + earlier,
         "earlier_updates": earlier,  # of them, those before the last stage, which alone has the curve
         "train_seconds": round(seconds + earlier_seconds, 1),

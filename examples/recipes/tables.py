@@ -191,7 +191,7 @@ def _runs(study: Study, ledger: Ledger) -> str:
     groups: Dict[str, List[Any]] = {}
     for entry in sorted((one for one in ledger.current() if one.get("phase")), key=lambda one: int(one["seed"])):
         groups.setdefault(entry["key"].rpartition("/")[0], []).append(entry)
-    rows = []
+    rows, timed = [], any("cpu_seconds" in entry for entries in groups.values() for entry in entries)
     for key, entries in sorted(groups.items()):
         best = [best_validation(entry, study.metric(entry["pair"])) for entry in entries]
         shown = ["-" if one is None else f"{one:.1f}" for one in best if any(two is not None for two in best)]
@@ -203,9 +203,12 @@ def _runs(study: Study, ledger: Ledger) -> str:
             ", ".join(f"{entry.get('updates', 0):,}" for entry in entries),
             ", ".join(f"{entry.get('train_seconds', 0) / 60:.1f}" for entry in entries),
         ]
+        if timed:
+            cells.append(", ".join(f"{entry.get('cpu_seconds', 0) / 60:.1f}" for entry in entries))
         rows.append([*cells, ", ".join(shown)])
     measure = f"best validation {'score' if study.metrics else 'BLEU'}"
-    return _table(["run", "options", "trained parameters", "updates by seed", "minutes", measure], rows)
+    columns = ["run", "options", "trained parameters", "updates by seed", "minutes", *["CPU minutes"] * timed, measure]
+    return _table(columns, rows)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

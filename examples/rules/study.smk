@@ -231,7 +231,8 @@ rule train:
         """
         mkdir -p {params.folder}
         export OMP_NUM_THREADS={threads}
-        {params.command} 2>&1 | tee -a {params.folder}/train.log | python -m recipes.progress {wildcards.key}
+        TIMEFORMAT='times: real %R user %U sys %S'
+        {{ time {params.command}; }} 2>&1 | tee -a {params.folder}/train.log | python -m recipes.progress {wildcards.key}
         """
 
 

@@ -22,6 +22,16 @@ def test_trained_parameters_are_those_of_the_last_start(tmp_path):
         record.trained_parameters(log)
 
 
+def test_cpu_time_is_that_of_the_starts_that_ended(tmp_path):
+    log = tmp_path / "train.log"
+    log.write_text("epoch 1\n", encoding="utf-8")
+    assert record.cores(log) is None
+    log.write_text(
+        "epoch 1\ntimes: real 10.0 user 15.0 sys 1.0\nx\ntimes: real 30.0 user 40.0 sys 4.0\n", encoding="utf-8"
+    )
+    assert record.cores(log) == 1.5
+
+
 def state(updates, seconds):
     history = [{"num_updates": 3}, {"num_updates": updates}]
     return {"optimizer_history": history, "extra_state": {"previous_training_time": seconds}}

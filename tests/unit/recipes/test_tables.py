@@ -52,6 +52,16 @@ def test_runs_of_other_code_are_listed_and_never_counted(tmp_path):
     assert "77.7" not in page and all(f"- {one['key']} (c)" in page for one in ledger.entries)
 
 
+def test_cpu_time_has_a_column_where_it_is_known(tmp_path):
+    study = read_study(write(tmp_path, arms=ARMS, claims=[], directions=["en-de"]))
+    ledger = ledger_of(tmp_path, study)
+    assert "CPU" not in tables.render(study, ledger, "code")
+    for one in list(ledger.entries):
+        ledger.put({**one, "cpu_seconds": 60.0 * one["seed"]})
+    page = tables.render(study, ledger, "code")
+    assert "| minutes | CPU minutes |" in page and "| 1.5, 1.5 | 1.0, 2.0 |" in page
+
+
 def test_the_code_is_its_files_and_the_settings(tmp_path):
     (tmp_path / "a.py").write_text("1")
     first = digest(tmp_path, ["*.py"], {"lr": 1})
