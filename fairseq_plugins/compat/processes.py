@@ -69,7 +69,7 @@ def _needs_gpus() -> bool:
 
 @CPU_PROCESSES.replace("fairseq.distributed.utils:call_main")
 def call_main(stock: Any, cfg: Any, main: Any, **kwargs: Any) -> Any:
-    """Join a job on CPU, and leave it in the end: gloo's threads, still running at exit, at times abort a finished process."""
+    """Join a job on CPU, and leave it in the end. Stock leaves it to the exit, where a finished process was once aborted."""
     on_cpu = not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
     joined_before = dist.is_initialized()
     if on_cpu:
