@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..models.baselines.nat_ctc import NATCTCModel
 from ..models.sga.model import SGAModel
+from ..modules.low_rank import Updates, merge
 from ..modules.prefix_encoder import PrefixSelfAttention
 from ..modules.prompts import Prompts
 from ..ops.masks import additive_key_mask, lengths_to_padding_mask
@@ -73,11 +74,12 @@ class PrefixAttention(Attention):
     every sentence, layer and pass, a third of the time in batches of 32.
     """
 
-    def __init__(self, own: PrefixSelfAttention):
+    def __init__(self, own: PrefixSelfAttention, updates: Optional[Updates]):
         nn.Module.__init__(self)
         self.heads, self.width = own.heads, own.q_proj.out_features // own.heads
-        self.qkv = merged([(own.q_proj, self.width**-0.5), (own.k_proj, 1.0), (own.v_proj, 1.0)])
-        self.out = own.out_proj
+        factors = {"q_proj": self.width**-0.5, "k_proj": 1.0, "v_proj": 1.0}
+        self.qkv = merged([(merge(getattr(own, name), updates, name), factor) for name, factor in factors.items()])
+        self.out = merge(own.out_proj, updates, "out_proj")
 
     def forward(self, x: Tensor, mask: Tensor, prefixes: Sequence[Part]) -> Tensor:
         """(B, S, C), (B, 1, 1, S) to add to the scores of the sentence itself -> (B, S, C)."""
@@ -90,18 +92,20 @@ class PrefixAttention(Attention):
 
 
 class MaskedLMLayers(nn.Module):
-    """Embedding and layers of the frozen masked LM."""
+    """Embedding and layers of the frozen masked LM, the low-rank updates of a unit added to the matrices."""
 
-    def __init__(self, model: SGAModel):
+    def __init__(self, model: SGAModel, prompts: Prompts):
         super().__init__()
         encoder = model.masked_lm.sentence_encoder
         self.tokens, self.places, self.norm = encoder.embed_tokens, encoder.embed_positions, encoder.layernorm_embedding
         layers: Any = encoder.layers
-        self.attentions = nn.ModuleList(PrefixAttention(layer.self_attn) for layer in layers)
+        updates = prompts.updates() or [None] * len(layers)
+        pairs = list(zip(layers, updates))
+        self.attentions = nn.ModuleList(PrefixAttention(layer.self_attn, own) for layer, own in pairs)
+        self.widen = nn.ModuleList(merge(layer.fc1, own, "fc1") for layer, own in pairs)
+        self.narrow = nn.ModuleList(merge(layer.fc2, own, "fc2") for layer, own in pairs)
         self.norms = nn.ModuleList(layer.self_attn_layer_norm for layer in layers)
-        self.widen, self.narrow, self.last = (
-            nn.ModuleList(getattr(layer, name) for layer in layers) for name in ("fc1", "fc2", "final_layer_norm")
-        )
+        self.last = nn.ModuleList(layer.final_layer_norm for layer in layers)
 
     def forward(self, tokens: Tensor, places: Tensor, padding: Tensor, prefixes: List[List[Part]]) -> List[Tensor]:
         """The outputs of the layers, (B, S, C) each; those at padding are arbitrary.
@@ -126,7 +130,8 @@ class SGAEncoder(nn.Module):
 
     def __init__(self, model: SGAModel):
         super().__init__()
-        self.layers, self.prompts = MaskedLMLayers(model), FixedPrompts(model.encoder_prompts)
+        self.layers = MaskedLMLayers(model, model.encoder_prompts)
+        self.prompts = FixedPrompts(model.encoder_prompts)
         self.semantic, self.lengths = model.semantic, model.length_predictor
         self.pad = model.masked_lm.sizes.padding_idx
 
@@ -145,7 +150,7 @@ class SGAUnit(nn.Module):
 
     def __init__(self, model: SGAModel, prompts: Prompts, pieces: bool):
         super().__init__()
-        self.layers, self.prompts = MaskedLMLayers(model), FixedPrompts(prompts)
+        self.layers, self.prompts = MaskedLMLayers(model, prompts), FixedPrompts(prompts)
         self.head = model.masked_lm.lm_head
         self.pad, self.blank, self.pieces = model.masked_lm.sizes.padding_idx, model.blank, pieces
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..ops.attention import attention
 from ..ops.masks import additive_key_mask
 from .linear import Linear
+from .low_rank import Updates, updated
 
 Prefix = Sequence[Tuple[Tensor, Tensor]]
 """One (keys, values) pair per layer, each (B or 1, H, P, C / H)."""
@@ -57,23 +58,30 @@ class PrefixSelfAttention(nn.Module):
         self.v_proj = Linear(embed_dim, embed_dim)
         self.out_proj = Linear(embed_dim, embed_dim)
 
-    def forward(self, x: Tensor, key_bias: Optional[Tensor], prefix: Optional[Tuple[Tensor, Tensor]]) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        key_bias: Optional[Tensor],
+        prefix: Optional[Tuple[Tensor, Tensor]],
+        updates: Optional[Updates] = None,
+    ) -> Tensor:
         """Attend from every token of ``x`` (B, S, C) to the prefix and to ``x``.
 
         Args:
             key_bias: (B or 1, 1, 1, P + S) additive, 0 = may be attended; None when nothing is masked.
             prefix: keys and values (B or 1, H, P, C / H), or None.
+            updates: of the four projections, or None.
         """
-        query = split_heads(self.q_proj(x), self.heads)  # B H S D
-        key = split_heads(self.k_proj(x), self.heads)
-        value = split_heads(self.v_proj(x), self.heads)
+        query = split_heads(updated(self.q_proj, x, updates, "q_proj"), self.heads)  # B H S D
+        key = split_heads(updated(self.k_proj, x, updates, "k_proj"), self.heads)
+        value = split_heads(updated(self.v_proj, x, updates, "v_proj"), self.heads)
         if prefix is not None:
             batch = x.size(0)
             key = torch.cat([prefix[0].expand(batch, -1, -1, -1), key], dim=2)  # B H P+S D
             value = torch.cat([prefix[1].expand(batch, -1, -1, -1), value], dim=2)
         dropout = self.dropout if self.training else 0.0
         out = attention(query, key, value, key_bias, dropout)
-        return self.out_proj(out.transpose(1, 2).flatten(2))  # B S C
+        return updated(self.out_proj, out.transpose(1, 2).flatten(2), updates, "out_proj")  # B S C
 
 
 class PrefixEncoderLayer(nn.Module):
@@ -91,10 +99,17 @@ class PrefixEncoderLayer(nn.Module):
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training)
 
-    def forward(self, x: Tensor, key_bias: Optional[Tensor], prefix: Optional[Tuple[Tensor, Tensor]]) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        key_bias: Optional[Tensor],
+        prefix: Optional[Tuple[Tensor, Tensor]],
+        updates: Optional[Updates] = None,
+    ) -> Tensor:
         """(B, S, C) -> (B, S, C); see :class:`PrefixSelfAttention` for the mask and the prefix."""
-        x = self.self_attn_layer_norm(x + self._drop(self.self_attn(x, key_bias, prefix)))
-        return self.final_layer_norm(x + self._drop(self.fc2(F.gelu(self.fc1(x)))))
+        x = self.self_attn_layer_norm(x + self._drop(self.self_attn(x, key_bias, prefix, updates)))
+        wide = F.gelu(updated(self.fc1, x, updates, "fc1"))
+        return self.final_layer_norm(x + self._drop(updated(self.fc2, wide, updates, "fc2")))
 
 
 class PrefixEncoder(nn.Module):
@@ -135,6 +150,7 @@ class PrefixEncoder(nn.Module):
         prefix_padding_mask: Optional[Tensor] = None,
         positions: Optional[Tensor] = None,
         padding_mask: Optional[Tensor] = None,
+        updates: Optional[Sequence[Updates]] = None,
     ) -> List[Tensor]:
         """Encode a batch: the outputs h^1 .. h^L of the layers, each (B, S, C).
 
@@ -145,6 +161,7 @@ class PrefixEncoder(nn.Module):
             positions: (B, S) int64 rows of the position table; counted from the tokens when None.
             padding_mask: (B, S) bool, True = padding; ``tokens == padding_idx`` when None. Needed when the padding symbol
                 is also a real input, as the CTC blank may be.
+            updates: of the matrices of each layer, or None.
 
         Raises:
             ValueError: more tokens than positions.
@@ -159,7 +176,7 @@ class PrefixEncoder(nn.Module):
         bias = self._key_bias(padding_mask, prefix, prefix_padding_mask, x.dtype)
         outputs = []
         for index, layer in enumerate(self.layers):
-            x = layer(x, bias, None if prefix is None else prefix[index])
+            x = layer(x, bias, None if prefix is None else prefix[index], None if updates is None else updates[index])
             outputs.append(x)
         return outputs
 

@@ -1,8 +1,11 @@
-"""Trainable keys and values for every layer of a frozen model."""
+"""Trainable keys and values for every layer of a frozen model, and updates of its matrices."""
+
+from typing import List, Optional
 
 import torch
 from torch import Tensor, nn
 
+from .low_rank import LowRank, Updates
 from .prefix_encoder import Prefix, split_heads
 
 
@@ -10,15 +13,23 @@ class Prompts(nn.Module):
     """Key and value prompts for every layer of one unit or stage.
 
     With ``length`` 0 there are none. ``scaled`` multiplies by max(1, scale) with one learned scalar, as in MSP and in the code
-    of SGA's authors (not in their paper).
+    of SGA's authors (not in their paper). ``low_rank`` updates the matrices of the layers for this unit.
 
     Source: SGA section 4.2 to 4.4, theta_s, theta_a and theta_d = (K^1..K^L, V^1..V^L); MSP (Tan et al. 2022) section 3.2, deep
     continuous prompts with scaled reparameterization.
     """
 
-    def __init__(self, layers: int, length: int, embed_dim: int, heads: int, scaled: bool = False):
+    def __init__(
+        self,
+        layers: int,
+        length: int,
+        embed_dim: int,
+        heads: int,
+        scaled: bool = False,
+        low_rank: Optional[LowRank] = None,
+    ):
         super().__init__()
-        self.heads = heads
+        self.heads, self.low_rank = heads, low_rank
         self.key = nn.Parameter(torch.empty(layers, length, embed_dim))
         self.value = nn.Parameter(torch.empty(layers, length, embed_dim))
         self.scale = nn.Parameter(torch.ones(1)) if scaled else None
@@ -33,6 +44,10 @@ class Prompts(nn.Module):
         factor = 1.0 if self.scale is None else torch.where(self.scale < 1.0, 1.0, self.scale)
         keys, values = split_heads(self.key * factor, self.heads), split_heads(self.value * factor, self.heads)
         return [(key[None], value[None]) for key, value in zip(keys, values)]
+
+    def updates(self) -> Optional[List[Updates]]:
+        """Those of each layer's matrices, or None."""
+        return None if self.low_rank is None else [*self.low_rank()]
 
 
 def join_prefixes(first: Prefix, second: Prefix) -> Prefix:

@@ -28,6 +28,11 @@ class SGAConfig(FairseqDataclass):
     prompt_scale: bool = option(
         False, "multiply the prompts of a unit by a learned max(1, scale), as in the authors' code"
     )
+    lora_rank: int = option(
+        0,
+        "rank of trained updates of every matrix in the frozen layers, one set per unit (LoRA, Hu et al. 2022); 0 = "
+        "none, as in the paper",
+    )
     alignment: ALIGNMENTS = option(
         "ctc",
         "how the first unit finds the target: ctc for translation (criterion sga_ctc), mask_predict with a length "
@@ -85,6 +90,8 @@ def check_config(cfg: SGAConfig) -> None:
         raise ValueError(f"--ctc-upsample must be at least 1 slot per source token; got {cfg.ctc_upsample}")
     if cfg.prompt_length is None or cfg.prompt_length < 0:
         raise ValueError(f"--prompt-length must be 0 or more; got {cfg.prompt_length}")
+    if cfg.lora_rank < 0:
+        raise ValueError(f"--lora-rank must be 0 (no updates) or more; got {cfg.lora_rank}")
     check_dropout(cfg, "frozen_dropout")
     check_choices(cfg, {"length_from": LENGTH_INPUTS})
     if str(cfg.length_from) != "mean" and str(cfg.alignment) != "mask_predict":

@@ -12,6 +12,7 @@ from ...checkpoints.loading import load
 from ...modules.blank import check_blank
 from ...modules.frozen import Frozen, log_sizes
 from ...modules.linear import pack_linears
+from ...modules.low_rank import LowRank
 from ...modules.model_options import register_architectures, set_architecture, writable
 from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from ...modules.prompts import Prompts, join_prefixes
@@ -63,8 +64,8 @@ def build_empty(cfg: SGAConfig, dictionary: Any) -> Frozen:
 class SGAModel(SlotModel):
     """Semantic-guided alignment, then denoising.
 
-    Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts; only prompts, W_K, W_V and, with
-    ``--alignment mask_predict``, the length predictor train. ``blank`` and ``mask`` are ids of the CTC blank and ``<mask>``.
+    Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts; only prompts, W_K, W_V and what
+    options add train: the length predictor, low-rank updates. ``blank`` and ``mask`` are ids of the CTC blank and ``<mask>``.
 
     Source: SGA sections 4.1 to 4.4.
     """
@@ -83,7 +84,12 @@ class SGAModel(SlotModel):
             )
 
         def prompts() -> Prompts:
-            return Prompts(sizes.layers, cfg.prompt_length or 0, sizes.embed_dim, sizes.heads, cfg.prompt_scale)
+            low_rank = None
+            if cfg.lora_rank:
+                low_rank = LowRank(sizes.layers, sizes.embed_dim, sizes.ffn_dim, cfg.lora_rank)
+            return Prompts(
+                sizes.layers, cfg.prompt_length or 0, sizes.embed_dim, sizes.heads, cfg.prompt_scale, low_rank
+            )
 
         self.semantic = SemanticProjection(sizes.embed_dim, sizes.heads)
         self.encoder_prompts = prompts()
@@ -152,7 +158,7 @@ class SGAModel(SlotModel):
     def encode(self, src_tokens: Tensor) -> Guidance:
         """Run the encoder unit, project its layer outputs (Eq. 1 and 2), predict lengths. src_tokens: (B, S) int64."""
         encoder = self.masked_lm.sentence_encoder
-        layers = encoder(src_tokens, prefix=self.encoder_prompts())
+        layers = encoder(src_tokens, prefix=self.encoder_prompts(), updates=self.encoder_prompts.updates())
         padding = src_tokens.eq(encoder.padding_idx)
         lengths = None if self.length_predictor is None else self.length_predictor(layers[-1], padding)
         return Guidance([self.semantic(hidden) for hidden in layers], padding, lengths)
@@ -178,6 +184,7 @@ class SGAModel(SlotModel):
             prefix_padding_mask=torch.cat([guidance.padding_mask, prompt_mask], dim=1),
             positions=positions.expand_as(tokens).masked_fill(padding, padding_idx),
             padding_mask=padding,
+            updates=prompts.updates(),
         )[-1]
         return self.masked_lm.lm_head.transform(hidden)
 

@@ -77,12 +77,13 @@ def check(model, graphs, run, tolerance=1e-4):
         (lambda: sga(), []),
         (lambda: sga(prompt_scale=True, fill_blanks=True), ["alignment", "denoising"]),
         (lambda: sga(blank=builders.PAD, no_denoising=True, prompt_length=0), []),
+        (lambda: sga(lora_rank=2), []),
         (lambda: sga(alignment="mask_predict", fill_blanks=True), ["denoising"]),
         (lambda: sga(alignment="mask_predict", no_denoising=True, length_from="bos"), []),
         (lambda: nat(), []),
         (lambda: nat(normalize_before=True, ctc_upsample=3), []),
     ],
-    ids=["ctc", "filled", "short", "mask_predict", "mask_predict_short", "nat", "nat_before"],
+    ids=["ctc", "filled", "short", "low_rank", "mask_predict", "mask_predict_short", "nat", "nat_before"],
 )
 def test_the_modules_compute_what_the_model_does(model, pieces):
     made = model()

@@ -72,6 +72,7 @@ def test_full_checkpoints_need_no_file(pretrained):
     ({"ctc_upsample": 0}, "--ctc-upsample .*at least 1 .*got 0"),
     ({"ctc_upsample": 99}, f"--ctc-upsample .*got 99; valid: 1 to {builders.POSITIONS}"),
     ({"prompt_length": -1}, "--prompt-length .*got -1"),
+    ({"lora_rank": -1}, "--lora-rank .*got -1"),
     ({"frozen_dropout": 1.0}, r"--frozen-dropout must lie in \[0, 1\); got 1.0"),
     ({"ctc_blank": "nowhere"}, "--ctc-blank 'nowhere' .*valid: <s>"),
     ({"encoder_layers": 7}, rf"--encoder-layers 7 \(valid here: {builders.LAYERS}\).*sga_tiny"),
