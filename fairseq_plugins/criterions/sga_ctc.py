@@ -1,9 +1,10 @@
 """Criterion ``sga_ctc``: CTC on the alignment, and on the denoised output."""
 
 import logging
+import re
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import torch
 from fairseq.criterions import register_criterion
@@ -21,7 +22,7 @@ from .summed_criterion import SummedCriterion, log_loss, total
 
 logger = logging.getLogger(__name__)
 
-CRITERIONS = {"ctc": "sga_ctc", "mask_predict": "sga_mask_predict"}
+CRITERIONS = {"ctc": "sga_ctc", "dag": "sga_dag", "mask_predict": "sga_mask_predict"}
 """The model's --alignment -> the criterion that trains it."""
 
 
@@ -35,8 +36,38 @@ class SGACTCConfig(FairseqDataclass):
         "shares of the noise: blank (deletion), random piece, sentence (another token of it), repeat",
     )
     denoise_unroll: int = option(1, "denoising steps that are trained, at least 1")
+    glancing: str = option(
+        "0",
+        "share R of the wrong slots that show the alignment unit their true token in training (GLAT), in [0, 1]; "
+        "FIRST:LAST@UPDATES changes it evenly over so many updates",
+    )
     ctc_chunk_size: int = option(DEFAULT_CHUNK_SIZE, "vocabulary rows projected at a time; less needs less memory")
     sentence_avg: bool = II("optimization.sentence_avg")
+
+
+class GlancingSchedule(NamedTuple):
+    """``--glancing``: from ``first`` to ``last`` over ``updates``."""
+
+    first: float
+    last: float
+    updates: int
+
+    @classmethod
+    def parse(cls, text: str) -> "GlancingSchedule":
+        """Read R or FIRST:LAST@UPDATES; ValueError."""
+        found = re.fullmatch(r"([0-9.]+)(?::([0-9.]+)@([0-9]+))?", str(text).strip())
+        try:
+            first, last, updates = found.groups() if found else ("", None, None)
+            schedule = cls(float(first), float(first if last is None else last), int(updates or 1))
+        except ValueError:
+            schedule = cls(-1.0, -1.0, 0)
+        if schedule.updates < 1 or not all(0 <= ratio <= 1 for ratio in schedule[:2]):
+            raise ValueError(f"--glancing {text}: valid: R or FIRST:LAST@UPDATES, ratios in [0, 1], updates at least 1")
+        return schedule
+
+    def at(self, update: int) -> float:
+        """The ratio after so many updates."""
+        return self.first + (self.last - self.first) * min(update / self.updates, 1.0)
 
 
 @register_criterion("sga_ctc", dataclass=SGACTCConfig)
@@ -64,6 +95,7 @@ class SGACTCCriterion(SummedCriterion):
         check_range(cfg, "[1, inf)", "denoise_unroll", "ctc_chunk_size")
         self.cfg = cfg
         self.mix = parse_noise_mix(cfg.denoise_noise_mix)
+        self.glancing = GlancingSchedule.parse(cfg.glancing)
         dictionary = task.target_dictionary
         self.eos = dictionary.eos()
         self.pieces = (dictionary.nspecial, dictionary.index("<mask>"))
@@ -82,6 +114,11 @@ class SGACTCCriterion(SummedCriterion):
         inner = model.module if hasattr(model, "module") and not hasattr(model, "blank") else model
         self._check_alignment(inner.alignment)
         self._report_unread_options(inner)
+        ratio = self.glancing.at(getattr(inner, "num_updates", 0)) if model.training else 0.0
+        if ratio and not hasattr(inner, "transitions"):
+            raise ValueError(f"--glancing {self.cfg.glancing}: valid for {type(inner).__name__}: 0")
+        if ratio:
+            options = {**options, "glancing": ratio}
         losses, slots = model(
             src_tokens=sample["net_input"]["src_tokens"],
             src_lengths=source_lengths(sample),
@@ -96,10 +133,15 @@ class SGACTCCriterion(SummedCriterion):
         loss = torch.stack(weighted).sum()
         tokens, sentences = int(lengths.sum()), len(lengths)
         sample_size = sentences if self.cfg.sentence_avg else tokens
-        unalignable = 0 if slots is None else (~alignable(targets, slots, lengths, inner.blank)).sum()
+        unalignable = 0 if slots is None else (~self._alignable(targets, slots, lengths, inner.blank)).sum()
         counts = {"ntokens": tokens, "nsentences": sentences}
         parts = {name + "_loss": part.detach().sum() for name, part in losses.items()}
         return self.result(loss, sample_size, counts, unalignable=unalignable, **parts)
+
+    @staticmethod
+    def _alignable(targets: Tensor, slots: Tensor, lengths: Tensor, blank: int) -> Tensor:
+        """(B,) bool: which targets the slots have room for."""
+        return alignable(targets, slots, lengths, blank)
 
     def _check_alignment(self, found: str) -> None:
         if found != self.alignment:

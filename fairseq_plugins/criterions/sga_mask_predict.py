@@ -68,6 +68,8 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
         check_range(cfg, "[0, inf)", "length_loss_weight")
         check_range(cfg, "[0, 1)", "label_smoothing")
         check_range(cfg, "[0, 1]", "min_mask_ratio")
+        if self.glancing.first or self.glancing.last:
+            raise ValueError(f"--glancing {cfg.glancing}: mask-predict shows tokens by its masks; valid with it: 0")
         self.weights["length"] = cfg.length_loss_weight
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:

@@ -32,17 +32,17 @@ _UNREAD = (
 UNREAD_OPTIONS = {name: getattr(GenerationConfig(), name) for name in _UNREAD.split()}
 """Generation options of a search from left to right, of its attention, or of other iterative models, with their defaults."""
 
-HINTS = {"lenpen": "; --rerank-at reads it", "iter_decode_with_external_reranker": "; use --rerank-at PATH"}
+HINTS = {"lenpen": "; --rerank-at and --dag-decoding viterbi read it", "iter_decode_with_external_reranker": "; use --rerank-at PATH"}
 
 
-def refuse_unread_options(args: Any, models: List[Any], reranked: bool) -> None:
+def refuse_unread_options(args: Any, models: List[Any], reads_lenpen: bool) -> None:
     """Raise ValueError for an option of fairseq's generation that nothing would read.
 
     ``--beam`` is let pass, every recipe has it. fairseq keeps dropout in its own modules alone, SGA's units have none of them.
     """
     for name, default in UNREAD_OPTIONS.items():
         value = getattr(args, name, default)
-        if value != default and not (reranked and name == "lenpen"):
+        if value != default and not (reads_lenpen and name == "lenpen"):
             given = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
             valid = "leave it out" if default is None or default is False else f"valid: {default}"
             reason = "has no meaning for SGA, which decodes all tokens at once"
@@ -152,6 +152,26 @@ class DenoisingGenerator:
             end = done + (limit - done) % period
             last = last.masked_fill(_equal(coming, past, padding), end)
         return last
+
+    def denoised(
+        self, model: Any, guidance: Any, path: BestPath, lengths: Tensor
+    ) -> List[List[Dict[str, Any]]]:
+        """The hypotheses of an alignment without blanks: as it is (``--iter-decode-max-iter 0``, or no denoiser), or denoised.
+
+        ``path`` (B, T) holds tokens, ``lengths`` (B,) of them; both are right-padded, lengths lie on the host.
+        """
+        steps = torch.zeros_like(lengths)
+        history = [path] if self.options.retain_history else None
+        if not (model.has_denoiser and self.options.max_iter):
+            return self.hypotheses(path, lengths, steps, None, history)
+        slots = model.denoiser_slots(lengths)
+        last = self.denoise(model, guidance, slots, BestPath(*map(model.duplicate, path)), steps, history)
+        found = self.hypotheses(last, slots, steps, model.blank, history)
+        if history is not None:
+            aligned = self.hypotheses(history[0], lengths, steps, None, None)
+            for (hypothesis,), (first,) in zip(found, aligned):
+                hypothesis["history"][0] = {"tokens": first["tokens"]}  # as it is: not collapsed
+        return found
 
     def after_pass(self, hidden: Tensor, active: Tensor) -> None:
         """Called with the states (B', T', C) of the sentences ``active`` (B',) after each denoising pass; does nothing here."""

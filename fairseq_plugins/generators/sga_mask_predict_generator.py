@@ -24,12 +24,13 @@ def mask_predict_options(
 ) -> Optional[MaskPredictOptions]:
     """Fill the default of what was not given (None), and check the options against the model (SGA, ``nat_ctc``, or None).
 
-    None for a model that was trained with CTC: 0 iterations, which is row 0 of SGA's Table 4.
+    None for a model that was trained with CTC (0 iterations, which is row 0 of SGA's Table 4) or with a graph.
     """
-    if getattr(model, "alignment", "ctc") != "mask_predict":
+    alignment = getattr(model, "alignment", "ctc")
+    if alignment != "mask_predict":
         if iterations or length_beam is not None:
             option = f"--mask-predict-iterations {iterations}" if iterations else f"--length-beam {length_beam}"
-            raise ValueError(f"{option}: this model has --alignment ctc, which is one pass (0 iterations)")
+            raise ValueError(f"{option}: this model has --alignment {alignment}, which is one pass (0 iterations)")
         return None
     given = {"iterations": iterations, "length_beam": length_beam}
     options = MaskPredictOptions(**{name: value for name, value in given.items() if value is not None})
@@ -67,19 +68,7 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         """
         guidance = model.encode(net_input["src_tokens"])
         tokens, log_probs, lengths = self.align(model, guidance)
-        steps = torch.zeros_like(lengths)
-        path = BestPath(tokens, tokens, log_probs)
-        history = [path] if self.options.retain_history else None
-        if not (model.has_denoiser and self.options.max_iter):
-            return self.hypotheses(path, lengths, steps, None, history)
-        slots = model.slot_lengths(lengths)
-        path = self.denoise(model, guidance, slots, BestPath(*map(model.duplicate, path)), steps, history)
-        denoised = self.hypotheses(path, slots, steps, model.blank, history)
-        if history is not None:
-            aligned = self.hypotheses(history[0], lengths, steps, None, None)
-            for (hypothesis,), (first,) in zip(denoised, aligned):
-                hypothesis["history"][0] = {"tokens": first["tokens"]}  # as it is: not collapsed
-        return denoised
+        return self.denoised(model, guidance, BestPath(tokens, tokens, log_probs), lengths)
 
     def align(self, model: Any, guidance: Any) -> Tuple[Tensor, Tensor, Tensor]:
         """Mask-predict over ``length_beam`` lengths per sentence; what :meth:`fill` gives of the best one, and its length (B,).

@@ -1,39 +1,16 @@
-"""CTC over a vocabulary-sized projection, without ever holding B x T x V.
+"""CTC over a vocabulary-sized projection (see :mod:`.linear_alignment`), and the collapse of its outputs."""
 
-Connectionist temporal classification (Graves et al. 2006) needs, of each slot's distribution, only the blank's and the
-sentence's own labels' log-probabilities. Those are a few rows of the projection; the rest of the vocabulary enters through the
-log-sum-exp, which one chunked pass gives. With z the logits of a slot and gamma the posterior of its labels,
-
-    d loss / d z = softmax(z) - gamma,    so    d loss / d hidden = sum_v softmax(z)_v W_v - sum_k gamma_k W_k.
-
-The first sum is accumulated in the same forward pass when the projection is frozen (4 units of B*T*C*V in all, as many as a
-materialised projection needs); a trained projection is scanned again in backward (8 units against 6).
-"""
-
-from typing import Any, NamedTuple, Optional, Sequence, Tuple
+from functools import partial
+from typing import Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .linear_alignment import BestPath, Posteriors, best_path, linear_alignment_loss
 from .masks import lengths_to_padding_mask, move
-from .places import Places, spread
-from .vocab_scan import (
-    DEFAULT_CHUNK_SIZE,
-    TOKEN_BLOCK,
-    accumulation_dtype,
-    check_chunk_size,
-    chunk_logits,
-    scan_vocabulary,
-)
-
-
-class BestPath(NamedTuple):
-    """The best token of every slot."""
-
-    tokens: Tensor  # (B, T) int64, argmax over the vocabulary, the lowest id of equally good ones; the blank in padding
-    pieces: Tensor  # (B, T) int64, argmax over the vocabulary without the blank
-    log_probs: Tensor  # (B, T) float, log-probability of ``tokens`` in nats; 0 in padding
+from .places import Places
+from .vocab_scan import DEFAULT_CHUNK_SIZE, check_chunk_size, scan_vocabulary
 
 
 def alignable(targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int) -> Tensor:
@@ -75,7 +52,7 @@ def linear_best_path(
     """The best token of every slot of ``linear(hidden, weight, bias)``, in chunks of the vocabulary."""
     inside = Places.inside(lengths, hidden.size(1), hidden.device)
     scan = scan_vocabulary(hidden[inside], weight, bias, chunk_size, blank=blank)
-    return _best_path(scan, inside, hidden.shape[:2], blank)
+    return best_path(scan, inside, hidden.shape[:2], blank)
 
 
 def linear_ctc_loss(
@@ -125,21 +102,15 @@ def linear_ctc_with_best(
     if not 0 <= blank < weight.size(0):
         raise ValueError(f"blank must be a row of the projection, in [0, {weight.size(0)}); got {blank}")
     check_chunk_size(chunk_size)
-    loss, tokens, pieces, log_probs = _LinearCTC.apply(
-        hidden, weight, bias, targets, input_lengths, target_lengths, blank, chunk_size, want_best
+    feasible = alignable(targets, input_lengths, target_lengths, blank)
+    ids, columns = label_columns(targets, target_lengths, blank)
+    posterior = partial(_posteriors, columns=columns, input_lengths=input_lengths, target_lengths=target_lengths)
+    return linear_alignment_loss(
+        hidden, weight, bias, None, ids, input_lengths, feasible, posterior, blank, chunk_size, want_best
     )
-    return loss, BestPath(tokens, pieces, log_probs) if want_best else None
 
 
-def _best_path(scan: Any, inside: Places, shape: Sequence[int], blank: int) -> BestPath:
-    is_blank = (scan.blank_logit > scan.piece_logit) | ((scan.blank_logit == scan.piece_logit) & (blank < scan.piece))
-    best_logit = torch.where(is_blank, scan.blank_logit, scan.piece_logit)
-    tokens, log_probs = scan.piece.masked_fill(is_blank, blank), best_logit - scan.log_sum_exp
-    parts = (tokens, blank), (scan.piece, blank), (log_probs, 0)
-    return BestPath(*(spread(part, inside, shape, filler) for part, filler in parts))
-
-
-def _label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple[Tensor, Tensor]:
+def label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple[Tensor, Tensor]:
     """The alphabet of each sentence: column 0 is the blank, column j its label j.
 
     Returns the id of each column (B, 1 + S) and the first column that has the id of each label (B, S).
@@ -153,9 +124,9 @@ def _label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple
 
 
 def _posteriors(
-    log_probs: Tensor, columns: Tensor, input_lengths: Tensor, target_lengths: Tensor
-) -> Tuple[Tensor, Tensor]:
-    """CTC over the sentence's own alphabet, of log-probabilities (B, T, 1 + S): loss (B,) and gamma (B, T, 1 + S).
+    log_probs: Tensor, _: None, columns: Tensor, input_lengths: Tensor, target_lengths: Tensor
+) -> Posteriors:
+    """CTC over the sentence's own alphabet, of log-probabilities (B, T, 1 + S).
 
     torch's backward returns exp(log_probs) - gamma for every column, whatever the rows sum to; adding exp(log_probs) gives the
     posterior gamma itself, from which the true gradient over the whole vocabulary is made.
@@ -168,86 +139,43 @@ def _posteriors(
         (gradient,) = torch.autograd.grad(loss.sum(), log_probs)
     gamma = (log_probs.detach().exp() - gradient).transpose(0, 1)  # B T 1+S
     gamma = gamma.masked_fill(lengths_to_padding_mask(input_lengths, gamma.size(1), gamma.device)[..., None], 0.0)
-    return loss.detach(), gamma
+    return Posteriors(loss.detach(), gamma)
 
 
-class _LinearCTC(torch.autograd.Function):
-    """See :func:`linear_ctc_with_best`."""
+@torch.no_grad()
+def best_alignment(log_probs: Tensor, columns: Tensor, input_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+    """The likeliest alignment of the labels with the slots: the column of each slot, (B, T) int64, 0 = blank.
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Optional[Tensor],
-        targets: Tensor,
-        input_lengths: Tensor,
-        target_lengths: Tensor,
-        blank: int,
-        chunk_size: int,
-        want_best: bool,
-    ) -> Tuple[Tensor, ...]:
-        feasible = alignable(targets, input_lengths, target_lengths, blank)
-        inside, shape = Places.inside(input_lengths, hidden.size(1), hidden.device), hidden.shape[:2]
-        trained = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
-        expected = ctx.needs_input_grad[0] and not trained
-        ids, columns = _label_columns(targets, target_lengths, blank)
-        pick, flat = ids[inside.rows], hidden[inside]  # N 1+S, N C
-        scan = scan_vocabulary(flat, weight, bias, chunk_size, expected, blank if want_best else None, pick)
-        assert scan.picked is not None
-        log_probs = spread(scan.picked - scan.log_sum_exp[:, None], inside, shape)
-        loss, gamma = _posteriors(log_probs, columns, input_lengths, target_lengths)
-        # An unalignable target gives inf and NaN.
-        loss, gamma = loss.masked_fill(~feasible, 0.0), gamma.masked_fill(~feasible[:, None, None], 0.0)
+    Arbitrary in padding, and where the labels cannot be aligned.
 
-        if expected:
-            assert scan.expected_row is not None
-            rows = weight[ids]  # B 1+S C
-            own = torch.matmul(gamma.to(rows.dtype), rows)[inside]
-            kept = feasible[inside.rows, None]
-            ctx.save_for_backward(((scan.expected_row - own) * kept).to(hidden.dtype))
-        elif trained:
-            ctx.save_for_backward(hidden, weight, bias, scan.log_sum_exp, gamma, ids, feasible)
-        ctx.trained, ctx.chunk_size, ctx.inside, ctx.shape = trained, chunk_size, inside, shape
-        empty = targets.new_empty(0)
-        best = _best_path(scan, inside, shape, blank) if want_best else (empty, empty.clone(), loss.new_empty(0))
-        ctx.mark_non_differentiable(*best)
-        return (loss, *best)
+    Args:
+        log_probs: (B, T, 1 + S) of blank and labels; ``columns`` (B, S): of :func:`label_columns`.
+        input_lengths, target_lengths: (B,) on the device.
 
-    @staticmethod
-    def backward(ctx: Any, grad_loss: Tensor, *_: Any) -> Tuple[Optional[Tensor], ...]:
-        if ctx.trained:
-            return (*_trained_gradients(ctx, grad_loss), None, None, None, None, None, None)
-        (per_slot,) = ctx.saved_tensors
-        scale = grad_loss[ctx.inside.rows, None].to(per_slot.dtype)
-        return (spread(per_slot * scale, ctx.inside, ctx.shape),) + (None,) * 8
-
-
-def _trained_gradients(ctx: Any, grad_loss: Tensor) -> Tuple[Optional[Tensor], Tensor, Optional[Tensor]]:
-    """Gradients for hidden, weight and bias: the softmax is recomputed in chunks, then the posteriors are subtracted."""
-    hidden, weight, bias, log_sum_exp, gamma, ids, feasible = ctx.saved_tensors
-    dtype = accumulation_dtype(hidden.dtype)
-    grad_loss = (grad_loss * feasible).to(dtype)
-    scale = grad_loss[ctx.inside.rows]  # N
-    flat = hidden[ctx.inside]  # N C
-    grad_flat = flat.new_zeros(flat.shape, dtype=dtype)
-    grad_weight = torch.zeros_like(weight, dtype=dtype)
-    grad_bias = weight.new_zeros(weight.size(0), dtype=dtype)
-    for first in range(0, flat.size(0), TOKEN_BLOCK):
-        block = slice(first, first + TOKEN_BLOCK)
-        for start in range(0, weight.size(0), ctx.chunk_size):
-            end = min(start + ctx.chunk_size, weight.size(0))
-            share = chunk_logits(flat[block], weight, bias, start, end)
-            share = share.sub_(log_sum_exp[block, None]).exp_().mul_(scale[block, None])
-            grad_bias[start:end] += share.sum(dim=0)
-            share = share.to(weight.dtype)
-            grad_flat[block] += share @ weight[start:end]
-            grad_weight[start:end] += share.t() @ flat[block]
-    gamma = gamma * grad_loss[:, None, None]  # B T 1+S
-    rows = weight[ids]
-    grad_flat -= torch.matmul(gamma.to(rows.dtype), rows)[ctx.inside]
-    own = torch.matmul(gamma.transpose(1, 2), hidden.to(dtype))  # B 1+S C
-    grad_weight.index_add_(0, ids.flatten(), -own.flatten(0, 1))
-    grad_bias.index_add_(0, ids.flatten(), -gamma.sum(dim=1).flatten())
-    grad_hidden = spread(grad_flat.to(hidden.dtype), ctx.inside, ctx.shape) if ctx.needs_input_grad[0] else None
-    return grad_hidden, grad_weight.to(weight.dtype), grad_bias.to(bias.dtype) if bias is not None else None
+    Source: the recursion of Graves et al. 2006, Eq. 6 and 7, with the largest term in place of the sum.
+    """
+    batch, slots, _ = log_probs.shape
+    size = 2 * columns.size(1) + 1  # blank, label, blank, label ... blank
+    states = columns.new_zeros(batch, size)
+    states[:, 1::2] = columns
+    emitted = log_probs.gather(2, states[:, None, :].expand(-1, slots, -1))  # B T 2S+1
+    skips = torch.zeros_like(states, dtype=torch.bool)
+    skips[:, 3::2] = columns[:, 1:] != columns[:, :-1]  # no blank is needed between different labels
+    score = log_probs.new_full((batch, size), float("-inf"))
+    score[:, :2] = emitted[:, 0, :2]
+    moves = []
+    for slot in range(1, slots):
+        one = torch.nn.functional.pad(score, (1, 0), value=float("-inf"))[:, :size]
+        two = torch.nn.functional.pad(score, (2, 0), value=float("-inf"))[:, :size].masked_fill(~skips, float("-inf"))
+        best, move_ = torch.stack([score, one, two]).max(dim=0)
+        inside = (slot < input_lengths)[:, None]
+        score = torch.where(inside, best + emitted[:, slot], score)
+        moves.append(move_.masked_fill(~inside, 0))
+    # The last label, or the blank behind it.
+    ends = torch.stack([2 * target_lengths, (2 * target_lengths - 1).clamp(min=0)], dim=1)
+    state = ends.gather(1, score.gather(1, ends).argmax(dim=1, keepdim=True))
+    path = [state]
+    for move_ in reversed(moves):
+        state = state - move_.gather(1, state)
+        path.append(state)
+    return states.gather(1, torch.cat(path[::-1], dim=1))

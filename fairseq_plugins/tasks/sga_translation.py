@@ -14,6 +14,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from ..data.empty_rows import BinSide, refuse_empty
 from ..data.slot_pairs import SlotPairs
 from ..generators.sga_at_reranker import ATReranker, rerank_options
+from ..generators.sga_dag_generator import SGADAGGenerator, graph_options
 from ..generators.sga_denoising import DenoisingGenerator, refuse_unread_options
 from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_options
 from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
@@ -37,6 +38,11 @@ class SGATranslationConfig(TranslationConfig):
         None,
         "decoding with --alignment mask_predict: lengths tried for each sentence, the best by mean log-probability "
         "goes on (1 when not given)",
+    )
+    dag_decoding: Optional[str] = option(
+        None,
+        "decoding with --alignment dag: lookahead (when not given), greedy, or viterbi, which divides by the length to the "
+        "power of --lenpen",
     )
     iter_decode_ctc_beam: int = option(
         0,
@@ -72,7 +78,7 @@ class SGATranslationTask(OwnRun, TranslationTask):
     The data-bin is stock: ``fairseq-preprocess --srcdict dict.txt --tgtdict dict.txt`` with the masked LM's ``dict.txt``.
     """
 
-    criterions = ("sga_ctc", "sga_mask_predict")
+    criterions = ("sga_ctc", "sga_dag", "sga_mask_predict")
     fills_slots = True
     """For models whose decoder fills slots, all at once."""
     from_checkpoint = False
@@ -162,7 +168,9 @@ class SGATranslationTask(OwnRun, TranslationTask):
     ) -> DenoisingGenerator:
         """Make the generator from the decoding options; ValueError for one that has no meaning here."""
         cfg, dictionary = self.cfg, self.target_dictionary
-        refuse_unread_options(args, models, reranked=bool(cfg.rerank_at))
+        first, lenpen = models[0] if models else None, getattr(args, "lenpen", 1.0)
+        graph = graph_options(first, cfg.dag_decoding, lenpen)
+        refuse_unread_options(args, models, reads_lenpen=bool(cfg.rerank_at) or graph is not None)
         options = IterationOptions(
             max_iter=getattr(args, "iter_decode_max_iter", 10),
             adaptive=not getattr(args, "iter_decode_force_max_iter", False),
@@ -170,21 +178,24 @@ class SGATranslationTask(OwnRun, TranslationTask):
         )
         if cfg.pack_weights:
             pack_weights(models)
-        mask_predict = mask_predict_options(models[0] if models else None, cfg.mask_predict_iterations, cfg.length_beam)
-        if mask_predict is not None and cfg.rerank_at:
+        mask_predict = mask_predict_options(first, cfg.mask_predict_iterations, cfg.length_beam)
+        without_ctc = mask_predict is not None or graph is not None
+        if without_ctc and cfg.rerank_at:
             raise ValueError(
                 f"--rerank-at {cfg.rerank_at}: it chooses among n-best lists of CTC; this model was trained with --alignment "
-                "mask_predict and has none"
+                f"{first.alignment} and has none"
             )
-        rerank = rerank_options(cfg.rerank_at, cfg.rerank_at_weight, getattr(args, "lenpen", 1.0))
+        rerank = rerank_options(cfg.rerank_at, cfg.rerank_at_weight, lenpen)
         beam = beam_options(
             cfg.iter_decode_ctc_beam, cfg.iter_decode_ctc_candidates, getattr(args, "nbest", 1), rerank is not None
         )
+        if without_ctc and beam.size:
+            raise ValueError(
+                f"--iter-decode-ctc-beam {beam.size}: this model was trained with --alignment {first.alignment}; valid: 0"
+            )
+        if graph is not None:
+            return SGADAGGenerator(dictionary, options, graph)
         if mask_predict is not None:
-            if beam.size:
-                raise ValueError(
-                    f"--iter-decode-ctc-beam {beam.size}: this model was trained with --alignment mask_predict; valid: 0"
-                )
             return SGAMaskPredictGenerator(dictionary, options, mask_predict)
         reranker = None
         if rerank is not None:

@@ -14,8 +14,10 @@ import torch.nn.functional as F
 
 from fairseq_plugins import checkpoints
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
+from fairseq_plugins.criterions.sga_dag import SGADAGCriterion
 from fairseq_plugins.criterions.sga_mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion
 from fairseq_plugins.data.tlm_dataset import MaskingConfig, TLMDataset
+from fairseq_plugins.generators.sga_dag_generator import PATHS, GraphOptions, SGADAGGenerator
 from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
 from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
 from fairseq_plugins.models.sga import SGAConfig, SGAModel
@@ -145,6 +147,26 @@ def test_mask_predict_learns_lengths_and_words(text, frozen):
     assert np.mean([len(found) == len(row) for found, row in zip(aligned, targets)]) >= 0.9
     assert np.mean([found == row for found, row in zip(aligned, targets)]) >= 0.6
     assert np.mean([found == row for found, row in zip(written(model, test, max_iter=3), targets)]) >= 0.6
+
+
+@pytest.mark.slow
+def test_a_graph_of_slots_learns_order_and_words(text, frozen):
+    """With glancing and low-rank updates; every path that may be decoded."""
+    torch.manual_seed(4)
+    train, test = text
+    options = SGAConfig(prompt_length=16, alignment="dag", ctc_upsample=2, lora_rank=2)
+    model = SGAModel(frozen, options, builders.BOS, builders.MASK)
+
+    criterion = SGADAGCriterion(builders.task(), SGACTCConfig(sentence_avg=False, glancing="0.5"))
+    losses = train_sga(model, criterion, batches(train))
+
+    assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:3])
+    targets, right = [row[:-1].tolist() for _, row in test], {}
+    for path, passes in itertools.product(PATHS, (0, 3)):
+        generator = SGADAGGenerator(builders.dictionary(), IterationOptions(passes), GraphOptions(path))
+        found = [one[0]["tokens"].tolist() for one in generator.generate([model], sample_of(test))]
+        right[path, passes] = np.mean([found_ == row for found_, row in zip(found, targets)])
+    assert min(right.values()) >= 0.6, right
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from ...modules.model_options import sizes_of
 from ...modules.option_checks import check_choices, check_dropout
 from ...options import option
 
-ALIGNMENTS: Any = ChoiceEnum(["ctc", "mask_predict"])
+ALIGNMENTS: Any = ChoiceEnum(["ctc", "dag", "mask_predict"])
 LENGTH_INPUTS: Any = ChoiceEnum(["mean", "bos"])
 
 
@@ -35,8 +35,9 @@ class SGAConfig(FairseqDataclass):
     )
     alignment: ALIGNMENTS = option(
         "ctc",
-        "how the first unit finds the target: ctc for translation (criterion sga_ctc), mask_predict with a length "
-        "predictor for free generation (criterion sga_mask_predict)",
+        "how the first unit finds the target: ctc for translation (criterion sga_ctc); dag, a directed acyclic graph of "
+        "slots as in DA-Transformer (criterion sga_dag); mask_predict with a length predictor for free generation "
+        "(criterion sga_mask_predict)",
     )
     length_from: LENGTH_INPUTS = option(
         "mean",
@@ -45,8 +46,8 @@ class SGAConfig(FairseqDataclass):
     )
     ctc_upsample: int = option(
         2,
-        "slots per source token, <s> and </s> counted; with --alignment mask_predict, slots of the denoiser per "
-        "target token; at least 1",
+        "slots per source token, <s> and </s> counted (with --alignment dag, 4 to 8 are usual); with --alignment "
+        "mask_predict, slots of the denoiser per target token; at least 1",
     )
     ctc_blank: str = option("<s>", "dictionary symbol used as CTC blank; a symbol that never occurs inside a target")
     no_denoising: bool = option(False, "two units only: the paper's 'w/o denoising', a training run of its own")

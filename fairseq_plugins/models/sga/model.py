@@ -17,6 +17,7 @@ from ...modules.model_options import register_architectures, set_architecture, w
 from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from ...modules.prompts import Prompts, join_prefixes
 from ...modules.slot_model import SlotModel, check_slots_task
+from ...modules.transitions import Transitions
 from ...ops.ctc import BestPath, linear_ctc_with_best
 from ...ops.linear import pack
 from ...ops.masks import lengths_to_padding_mask, move
@@ -24,6 +25,8 @@ from ...ops.places import Places
 from ...ops.vocab_loss import label_smoothed, linear_token_losses
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, reads_upsample
+from .glancing import glanced
+from .graph_alignment import COPIES, graph_loss
 from .guidance import Guidance, SemanticProjection
 from .length_predictor import LengthPredictor, length_nll
 from .sga_pretrained import read_pretrained
@@ -34,7 +37,7 @@ Corruption = Callable[[Tensor, Tensor], Tensor]
 """(tokens (B, T), slot lengths (B,)) -> disturbed tokens (B, T)."""
 
 CTC = Callable[..., Tuple[Tensor, Optional[BestPath]]]
-"""(hidden (B, T, C), want_best) -> (loss (B,) nats, best path or None)."""
+"""(hidden (B, T, C), input_lengths (B,), want_best) -> (loss (B,) nats, best path or None)."""
 
 
 def build_frozen(cfg: SGAConfig, dictionary: Any) -> Frozen:
@@ -65,7 +68,7 @@ class SGAModel(SlotModel):
     """Semantic-guided alignment, then denoising.
 
     Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts; only prompts, W_K, W_V and what
-    options add train: the length predictor, low-rank updates. ``blank`` and ``mask`` are ids of the CTC blank and ``<mask>``.
+    options add train: the length predictor, the transitions of ``--alignment dag``, low-rank updates. ``blank`` and ``mask`` are ids of the CTC blank and ``<mask>``.
 
     Source: SGA sections 4.1 to 4.4.
     """
@@ -74,7 +77,7 @@ class SGAModel(SlotModel):
         super().__init__()
         check_config(cfg)
         self.frozen = frozen
-        self.blank, self.mask = blank, mask
+        self.blank, self.mask, self.num_updates = blank, mask, 0
         self.upsample, self.fill_blanks = cfg.ctc_upsample, cfg.fill_blanks
         sizes = self.masked_lm.sizes
         if cfg.ctc_upsample > sizes.max_positions and reads_upsample(cfg):
@@ -97,6 +100,8 @@ class SGAModel(SlotModel):
         self.denoiser_prompts = None if cfg.no_denoising else prompts()
         self.alignment = str(cfg.alignment)
         self.length_predictor = None
+        self.transitions = Transitions(sizes.embed_dim) if self.alignment == "dag" else None
+        self.copies = COPIES if self.alignment == "dag" else cfg.ctc_upsample
         if self.alignment == "mask_predict":
             longest = sizes.max_positions if cfg.no_denoising else sizes.max_positions // cfg.ctc_upsample
             self.length_predictor = LengthPredictor(sizes.embed_dim, longest, str(cfg.length_from))
@@ -164,21 +169,22 @@ class SGAModel(SlotModel):
         return Guidance([self.semantic(hidden) for hidden in layers], padding, lengths)
 
     def run_unit(self, tokens: Tensor, lengths: Tensor, prompts: Prompts, guidance: Guidance) -> Tensor:
-        """Run the masked LM on slots with [semantic, prompt] prefixes (Eq. 3 to 6).
+        """As :meth:`unit_states`, ready for the tied output projection. Returns (B, T, C)."""
+        return self.masked_lm.lm_head.transform(self.unit_states(tokens, lengths, prompts, guidance))
+
+    def unit_states(self, tokens: Tensor, lengths: Tensor, prompts: Prompts, guidance: Guidance) -> Tensor:
+        """Run the masked LM on slots with [semantic, prompt] prefixes (Eq. 3 to 6): the last layer's states, (B, T, C).
 
         Args:
             tokens: (B, T) int64 slot contents; ``lengths`` (B,) slots.
             prompts: of the alignment or the denoiser unit.
-
-        Returns:
-            (B, T, C), ready for the tied output projection.
         """
         # Positions count slots, not tokens: the blank may be any symbol, the padding symbol included.
         padding = lengths_to_padding_mask(lengths, tokens.size(1), tokens.device)
         padding_idx = self.masked_lm.sizes.padding_idx
         positions = torch.arange(tokens.size(1), device=tokens.device) + padding_idx + 1
         prompt_mask = guidance.padding_mask.new_zeros(tokens.size(0), prompts.key.size(1))
-        hidden = self.masked_lm.sentence_encoder(
+        return self.masked_lm.sentence_encoder(
             tokens,
             prefix=join_prefixes(guidance.prefix, prompts()),
             prefix_padding_mask=torch.cat([guidance.padding_mask, prompt_mask], dim=1),
@@ -186,7 +192,6 @@ class SGAModel(SlotModel):
             padding_mask=padding,
             updates=prompts.updates(),
         )[-1]
-        return self.masked_lm.lm_head.transform(hidden)
 
     def blank_sentence(self, lengths: Tensor) -> Tensor:
         """Rows of ``<mask>``: Y_blank of Eq. 4. (B,) -> (B, T) int64."""
@@ -197,9 +202,19 @@ class SGAModel(SlotModel):
         """What the denoiser reads: the uncollapsed output, blanks filled when asked for. (B, T) int64."""
         return path.pieces if self.fill_blanks else path.tokens
 
-    def align(self, guidance: Guidance, lengths: Tensor) -> Tensor:
-        """Alignment unit (Eq. 4). Returns (B, T, C)."""
-        return self.run_unit(self.blank_sentence(lengths), lengths, self.alignment_prompts, guidance)
+    def align(self, guidance: Guidance, lengths: Tensor, tokens: Optional[Tensor] = None) -> Tensor:
+        """Alignment unit (Eq. 4), which reads ``<mask>`` in every slot, or ``tokens`` (B, T). Returns (B, T, C)."""
+        tokens = self.blank_sentence(lengths) if tokens is None else tokens
+        return self.run_unit(tokens, lengths, self.alignment_prompts, guidance)
+
+    def align_graph(
+        self, guidance: Guidance, lengths: Tensor, tokens: Optional[Tensor] = None
+    ) -> Tuple[Tensor, Tensor]:
+        """As :meth:`align`, with ``--alignment dag``; also the log-probabilities of transitions, (B, T, T)."""
+        assert self.transitions is not None
+        tokens = self.blank_sentence(lengths) if tokens is None else tokens
+        states = self.unit_states(tokens, lengths, self.alignment_prompts, guidance)
+        return self.masked_lm.lm_head.transform(states), self.transitions(states, lengths)
 
     def fill_masks(self, tokens: Tensor, masked: Places, guidance: Guidance, lengths: Tensor) -> Tuple[Tensor, Tensor]:
         """One iteration of mask-predict by the alignment unit; only masked positions are projected.
@@ -216,8 +231,15 @@ class SGAModel(SlotModel):
         return path.tokens[0], path.log_probs[0]
 
     def duplicate(self, tokens: Tensor) -> Tensor:
-        """What the denoiser reads after mask-predict: each token upsample times. (B, T) -> (B, upsample T)."""
-        return tokens.repeat_interleave(self.upsample, dim=1)
+        """What the denoiser reads after mask-predict or a graph: each token ``copies`` times, as far as there are positions.
+
+        (B, T) -> (B, copies T).
+        """
+        return tokens[:, : self.masked_lm.sizes.max_positions // self.copies].repeat_interleave(self.copies, dim=1)
+
+    def denoiser_slots(self, lengths: Tensor) -> Tensor:
+        """Slots of what :meth:`duplicate` gives. (B,) tokens -> (B,)."""
+        return lengths.clamp(max=self.masked_lm.sizes.max_positions // self.copies) * self.copies
 
     def denoise(self, tokens: Tensor, guidance: Guidance, lengths: Tensor) -> Tensor:
         """Denoiser unit (Eq. 6). tokens: (B, T) int64. Returns (B, T, C)."""
@@ -234,6 +256,7 @@ class SGAModel(SlotModel):
         corrupt: Optional[Corruption] = None,
         unroll: int = 1,
         masked: Optional[Tensor] = None,
+        glancing: float = 0.0,
         **masked_options: Any,
     ) -> Tuple[Dict[str, Tensor], Optional[Tensor]]:
         """The losses of a batch (Eq. 7). The output projection runs in here, in chunks, never as B x T x V.
@@ -244,6 +267,7 @@ class SGAModel(SlotModel):
             chunk_size: vocabulary rows projected at a time by CTC.
             unroll: N >= 1, denoising steps that are trained: on T_0 .. T_(N-1); ``corrupt``: noise on what each reads.
             masked: (B, U) bool, True = to be predicted; it and ``masked_options``: of :meth:`masked_losses`, for mask-predict.
+            glancing: see :func:`.glancing.glanced`; 0 = every slot holds ``<mask>``.
 
         Returns:
             The losses by name, (B,) nats each: ``alignment``, with a denoiser ``denoising`` (mean over the steps), and those of
@@ -252,17 +276,23 @@ class SGAModel(SlotModel):
         guidance = self.encode(src_tokens)
         slots = self.slot_lengths(src_lengths if masked is None else target_lengths.clamp(min=1))
         weight, bias = self.projection
-        given: Dict[str, Any] = {"targets": targets, "input_lengths": slots, "target_lengths": target_lengths}
-        ctc: CTC = partial(
-            linear_ctc_with_best, weight=weight, bias=bias, blank=self.blank, **given, chunk_size=chunk_size
-        )
-        if masked is None:
-            loss, path = ctc(self.align(guidance, slots), want_best=self.has_denoiser)
-            losses, tokens = {"alignment": loss}, None if path is None else self.denoiser_input(path)
-        else:
+        given: Dict[str, Any] = {"targets": targets, "target_lengths": target_lengths, "chunk_size": chunk_size}
+        ctc: CTC = partial(linear_ctc_with_best, weight=weight, bias=bias, blank=self.blank, **given)
+        read, tokens, seen = slots, None, None  # read: slots of the denoiser
+        if glancing:
+            seen = glanced(self, guidance, slots, ratio=glancing, **given)
+        if masked is not None:
             losses, tokens = self.masked_losses(guidance, targets, target_lengths, masked, **masked_options)
+        elif self.transitions is not None:
+            loss, decoded = graph_loss(self, guidance, seen, slots, **given)
+            losses = {"alignment": loss}
+            if decoded is not None:
+                tokens, read = self.duplicate(decoded.tokens), self.denoiser_slots(decoded.lengths)
+        else:
+            loss, path = ctc(self.align(guidance, slots, seen), input_lengths=slots, want_best=self.has_denoiser)
+            losses, tokens = {"alignment": loss}, None if path is None else self.denoiser_input(path)
         if self.has_denoiser:
-            losses["denoising"] = self._denoising_loss(tokens, guidance, slots, ctc, corrupt, unroll)
+            losses["denoising"] = self._denoising_loss(tokens, guidance, read, ctc, corrupt, unroll)
         return losses, slots if self.has_denoiser or masked is None else None
 
     def masked_losses(
@@ -323,11 +353,17 @@ class SGAModel(SlotModel):
         steps: List[Tensor] = []
         for step in range(unroll):
             tokens = corrupt(tokens, slots) if corrupt is not None else tokens
-            loss, path = ctc(self.denoise(tokens, guidance, slots), want_best=step + 1 < unroll)
+            hidden = self.denoise(tokens, guidance, slots)
+            loss, path = ctc(hidden, input_lengths=slots, want_best=step + 1 < unroll)
             steps.append(loss)
             if path is not None:
                 tokens = self.denoiser_input(path)
         return torch.stack(steps).mean(dim=0)
+
+    def set_num_updates(self, num_updates: int) -> None:
+        """fairseq calls this before every update: a schedule of the criterion reads it."""
+        super().set_num_updates(num_updates)
+        self.num_updates = num_updates
 
     def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, **kwargs: Any) -> Any:
         """Load the trained part; ValueError for another ``--length-from`` or number of lengths than in training."""

@@ -70,13 +70,18 @@ def test_wrong_decoding_options_are_named():
     beam = {"iter_decode_ctc_beam": 2}
     for alignment, cfg, options, message in (
         (None, {}, {"iter_decode_max_iter": -1}, "--iter-decode-max-iter.*-1"),
-        (None, {}, {"lenpen": 0.6}, "--lenpen 0.6 has no meaning.*valid: 1; --rerank-at reads it"),
+        (None, {}, {"lenpen": 0.6}, "--lenpen 0.6 has no meaning.*valid: 1; --rerank-at and"),
         (None, {"iter_decode_ctc_candidates": 7}, {}, "--iter-decode-ctc-candidates 7: .* of at least 1; got 0"),
         (None, {"rerank_at_weight": 0.5, **beam}, {}, "--rerank-at-weight 0.5: .* without --rerank-at"),
         (None, {"rerank_at": "nowhere.pt"}, {}, "--iter-decode-ctc-beam of at least 2; got 0"),
         (None, {"rerank_at": "nowhere.pt", **beam}, {"lenpen": 0.6}, "nowhere.pt: no such file"),
         ("mask_predict", {"rerank_at": "at.pt"}, {}, "--rerank-at at.pt: .* --alignment mask_predict and has none"),
         ("mask_predict", beam, {}, "--iter-decode-ctc-beam 2: .* mask_predict; valid: 0"),
+        ("dag", beam, {}, "--iter-decode-ctc-beam 2: .* dag; valid: 0"),
+        ("dag", {"dag_decoding": "beam"}, {}, "--dag-decoding beam: valid: lookahead, greedy, viterbi"),
+        ("dag", {}, {"lenpen": 2.0}, "--lenpen 2.0: .* viterbi alone; valid: 1"),
+        ("dag", {"length_beam": 2}, {}, "--length-beam 2: this model has --alignment dag"),
+        ("ctc", {"dag_decoding": "greedy"}, {}, "--dag-decoding greedy: .* not trained with --alignment dag"),
         ("ctc", {}, {"retain_dropout": True}, "--retain-dropout: SGAModel has no dropout that could be kept"),
     ):
         models = [builders.sga_model(alignment=alignment)] if alignment else []

@@ -1,0 +1,28 @@
+"""Criterion ``sga_dag``: a directed acyclic graph of slots for the alignment, CTC on the denoised output."""
+
+from typing import Any
+
+from fairseq.criterions import register_criterion
+from torch import Tensor
+
+from ..ops import dag
+from ..ops.masks import move
+from .sga_ctc import SGACTCConfig, SGACTCCriterion
+
+
+@register_criterion("sga_dag", dataclass=SGACTCConfig)
+class SGADAGCriterion(SGACTCCriterion):
+    """Total = minus the log-probability of the target over all paths of the graph + denoising CTC.
+
+    The denoiser reads the tokens of the lookahead path (ids: detached), each twice, with the noise of ``sga_ctc``. Losses are sums
+    in nats; ``sample_size`` is the number of target tokens, or of sentences. A target without room (fewer slots than tokens + 2)
+    has an alignment loss of zero and is counted.
+
+    Source: Huang et al. 2022 (DA-Transformer), section 3.2, in place of loss 1 of SGA Eq. 7.
+    """
+
+    alignment = "dag"
+
+    @staticmethod
+    def _alignable(targets: Tensor, slots: Tensor, lengths: Tensor, blank: Any) -> Tensor:
+        return dag.alignable(slots, move(lengths, slots.device))
