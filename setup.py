@@ -34,6 +34,7 @@ TRANSFORMERS = "transformers>=4.40"
 GENSIM = "gensim>=4.3"
 
 SCIPY = "scipy>=1.7"  # tables of studies; fairseq's scikit-learn brings it
+PROTOBUF = "protobuf>=3.20"  # to read and write the scores of pieces: tokenizer.json, spm avoid
 SKLEARN = "scikit-learn>=1.0"  # fairseq 0.12.3 brings it
 
 ONNX = ["onnx>=1.16", "onnxscript>=0.5"]
@@ -42,7 +43,7 @@ ONNX += ['onnxruntime>=1.25; python_version >= "3.11"', 'onnxruntime>=1.18; pyth
 CLIENTS = ["httpx>=0.27", "libretranslatepy>=2.1", "deep-translator>=1.11"]  # what the service is tested with
 
 TEST = ["pytest>=7.0", "pytest-xdist>=3.2", "jsonschema>=4.18", MATPLOTLIB, TRANSFORMERS, GENSIM, SCIPY, SKLEARN]
-TEST += [*ONNX, *CLIENTS]
+TEST += [*ONNX, *CLIENTS, PROTOBUF]
 
 EXTRAS = {
     # transformers: only to compare logits with it; matplotlib: plots; gensim: word vectors, for which Python 3.14 has none yet
@@ -51,7 +52,7 @@ EXTRAS = {
     "mutants": [*TEST, "mutmut==3.8.1"],
     "check": ["ruff>=0.5", "mypy>=1.8"],
     "docs": ["sphinx>=7.3", "myst-parser>=3.0", "furo>=2024.5", "sphinx-autoapi>=3.1"],
-    "huggingface": [TRANSFORMERS, "protobuf>=3.20"],  # protobuf: to read the pieces' scores for tokenizer.json
+    "huggingface": [TRANSFORMERS, PROTOBUF],
     "lexicon": [GENSIM],
     "onnx": ONNX,
     "plots": [MATPLOTLIB, SCIPY],
