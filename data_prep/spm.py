@@ -1,4 +1,4 @@
-"""Sentencepiece: train a model and its fairseq dictionary, text to pieces, pieces to text, dictionary of a model, a piece avoided."""
+"""Sentencepiece: train a model and its fairseq dictionary, text to pieces, pieces to text, the dictionary, avoid a piece."""
 
 import argparse
 import functools

@@ -20,6 +20,7 @@ from .criterions import (  # noqa: E402
     cross_sequence_mlm,
     label_smoothed_linear_cross_entropy,
     sga_ctc,
+    sga_dag,
     sga_mask_predict,
 )
 from .criterions import relevance_ranking as relevance_ranking_criterion  # noqa: E402

@@ -18,7 +18,7 @@ class SGADAGCriterion(SGACTCCriterion):
     in nats; ``sample_size`` is the number of target tokens, or of sentences. A target without room (fewer slots than tokens + 2)
     has an alignment loss of zero and is counted.
 
-    Source: Huang et al. 2022 (DA-Transformer), section 3.2, in place of loss 1 of SGA Eq. 7.
+    Source: Huang et al. 2022 (DA-Transformer), in place of loss 1 of SGA Eq. 7.
     """
 
     alignment = "dag"

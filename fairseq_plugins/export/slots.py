@@ -25,7 +25,9 @@ def content(translator: Translator, pairs: Sequence[text.Pair]) -> Content:
     if beam:
         raise ValueError(f"--iter-decode-ctc-beam {beam}: the runtime takes the best path; leave the option out")
     if model.alignment == "dag":
-        raise ValueError("--alignment dag: the runtime has no graph of slots; serve this model with the translate command")
+        raise ValueError(
+            "--alignment dag: the runtime has no graph of slots; serve this model with the translate command"
+        )
     options, mask_predict = generator.options, getattr(generator, "mask_predict", None)
     search = {"max_iter": options.max_iter, "adaptive": options.adaptive}
     if mask_predict is not None:

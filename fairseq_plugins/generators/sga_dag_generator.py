@@ -2,7 +2,6 @@
 
 from typing import Any, Dict, List, NamedTuple, Optional
 
-
 from ..ops.dag import lookahead, read_path, viterbi
 from ..ops.linear_alignment import BestPath
 from ..ops.masks import move
@@ -28,7 +27,9 @@ def graph_options(model: Any, path: Optional[str], lenpen: float) -> Optional[Gr
     if options.path not in PATHS:
         raise ValueError(f"--dag-decoding {path}: valid: {', '.join(PATHS)}")
     if options.path != "viterbi" and lenpen != 1.0:
-        raise ValueError(f"--lenpen {lenpen}: with --alignment dag it is read by --dag-decoding viterbi alone; valid: 1")
+        raise ValueError(
+            f"--lenpen {lenpen}: with --alignment dag it is read by --dag-decoding viterbi alone; valid: 1"
+        )
     return options
 
 
@@ -39,7 +40,7 @@ class SGADAGGenerator(DenoisingGenerator):
     with its tokens, divided by the number of tokens to the power of ``--lenpen``. The tokens are duplicated and denoised as after
     mask-predict; with ``--iter-decode-max-iter 0`` or without a denoiser they are the result as they are.
 
-    Source: Huang et al. 2022 (DA-Transformer), section 3.4; Shao et al. 2022 (Viterbi).
+    Source: Huang et al. 2022 (DA-Transformer); Shao et al. 2022 (Viterbi).
     """
 
     def __init__(self, tgt_dict: Any, options: IterationOptions, graph: GraphOptions):

@@ -32,7 +32,10 @@ _UNREAD = (
 UNREAD_OPTIONS = {name: getattr(GenerationConfig(), name) for name in _UNREAD.split()}
 """Generation options of a search from left to right, of its attention, or of other iterative models, with their defaults."""
 
-HINTS = {"lenpen": "; --rerank-at and --dag-decoding viterbi read it", "iter_decode_with_external_reranker": "; use --rerank-at PATH"}
+HINTS = {
+    "lenpen": "; --rerank-at and --dag-decoding viterbi read it",
+    "iter_decode_with_external_reranker": "; use --rerank-at PATH",
+}
 
 
 def refuse_unread_options(args: Any, models: List[Any], reads_lenpen: bool) -> None:
@@ -153,9 +156,7 @@ class DenoisingGenerator:
             last = last.masked_fill(_equal(coming, past, padding), end)
         return last
 
-    def denoised(
-        self, model: Any, guidance: Any, path: BestPath, lengths: Tensor
-    ) -> List[List[Dict[str, Any]]]:
+    def denoised(self, model: Any, guidance: Any, path: BestPath, lengths: Tensor) -> List[List[Dict[str, Any]]]:
         """The hypotheses of an alignment without blanks: as it is (``--iter-decode-max-iter 0``, or no denoiser), or denoised.
 
         ``path`` (B, T) holds tokens, ``lengths`` (B,) of them; both are right-padded, lengths lie on the host.

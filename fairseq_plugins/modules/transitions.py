@@ -14,7 +14,7 @@ FURTHEST = 64
 class Transitions(nn.Module):
     """Softmax over the later slots of (W_q h)^T (W_k h) / sqrt(C), and a bias for each distance between two slots.
 
-    Source: Huang et al. 2022 (DA-Transformer), section 3.1; the bias takes the place of their positional features (states of a
+    Source: Huang et al. 2022 (DA-Transformer), with one head; the bias takes the place of their positional features (states of a
     frozen model tell little of positions).
     """
 

@@ -4,7 +4,8 @@ A path starts in the first slot of a sentence, goes from slot to later slot, and
 that it visits emits one token; first and last slot emit none. With links E (log-probabilities of going from slot v to slot u > v)
 and log-probabilities P of the tokens, the probability of a target is the sum over the paths with as many emitting slots.
 
-Source: Huang et al. 2022 (DA-Transformer), section 3.2, Eq. 4 to 7 (loss), 3.3 (glancing), 3.4 (decoding); Shao et al. 2022, section 3 (Viterbi).
+Source: Huang et al. 2022 (DA-Transformer, arXiv 2205.07459): loss, glancing, greedy and lookahead decoding; Shao et al. 2022
+(arXiv 2210.05193): Viterbi decoding.
 """
 
 from functools import partial
@@ -114,7 +115,9 @@ def _posteriors(log_probs: Tensor, links: Optional[Tensor], slots: Tensor, lengt
         coming = links + (emitted[:, :, index] + after)[:, None, :]  # B T T
         edges += (before[index][:, :, None] + coming - scale[:, :, None]).exp()
         after = torch.where(sizes == index, to_end, coming.logsumexp(dim=2))
-    last = (torch.stack(before, dim=2).gather(2, sizes[:, None].expand(-1, links.size(1), 1))[:, :, 0] + to_end - scale).exp()
+    last = (
+        torch.stack(before, dim=2).gather(2, sizes[:, None].expand(-1, links.size(1), 1))[:, :, 0] + to_end - scale
+    ).exp()
     edges.scatter_add_(2, (slots - 1)[:, None, None].expand(-1, links.size(1), 1), last[:, :, None])
     return Posteriors(-total, gamma, gamma.sum(dim=2), edges)
 
@@ -151,8 +154,6 @@ def lookahead(links: Tensor, log_probs: Tensor, slots: Tensor, weight: float = 1
     """From each slot to the one with the best link and, times ``weight``, best token: (B, T) bool, True = emits.
 
     log_probs: (B, T) of the best token of each slot; ``weight`` 0 is the greedy path. slots: (B,) on the device.
-
-    Source: Huang et al. 2022, section 3.4, "Greedy" and "Lookahead".
     """
     last = slots - 1
     silent = _emitting(log_probs, slots).isinf()
@@ -171,8 +172,6 @@ def viterbi(links: Tensor, log_probs: Tensor, slots: Tensor, length_penalty: flo
     """The path with the best log-probability, divided by its tokens to the power of ``length_penalty``: (B, T) bool, True = emits.
 
     log_probs: (B, T) of the best token of each slot; slots: (B,) on the device, at least 3.
-
-    Source: Shao et al. 2022, section 3.2, Eq. 9 and 10.
     """
     emitted, state, to_end = _emitting(log_probs, slots), _start(links), _to_end(links, slots)
     sources: List[Tensor] = []
@@ -185,7 +184,11 @@ def viterbi(links: Tensor, log_probs: Tensor, slots: Tensor, length_penalty: flo
         score, place = (state + to_end).max(dim=1)
         score = score / index**length_penalty
         better = score > best
-        best, count, final = torch.where(better, score, best), count.masked_fill(better, index), torch.where(better, place, final)
+        best, count, final = (
+            torch.where(better, score, best),
+            count.masked_fill(better, index),
+            torch.where(better, place, final),
+        )
     place, visited = final, torch.zeros_like(emitted, dtype=torch.bool)
     for index in range(len(sources), 0, -1):
         on_path = count >= index

@@ -28,9 +28,11 @@ def glanced(
     A first pass without gradients gives the alignment. Each slot with a token (or the blank of CTC) shows it with the probability
     ``ratio`` x the share of these slots whose best token is another one.
 
-    Source: Qian et al. 2021 (GLAT), section 3.1; Huang et al. 2022, section 3.3, for graphs; Gu and Kong 2021, for CTC.
+    Source: Qian et al. 2021 (GLAT); Huang et al. 2022 for graphs, Gu and Kong 2021 for CTC.
     """
-    aligned, best = (_graph if model.transitions is not None else _ctc)(model, guidance, slots, targets, target_lengths, chunk_size)
+    aligned, best = (_graph if model.transitions is not None else _ctc)(
+        model, guidance, slots, targets, target_lengths, chunk_size
+    )
     some = aligned.ne(NOTHING)
     wrong = (some & best.ne(aligned)).sum(dim=1) / some.sum(dim=1).clamp(min=1)
     shown = some & (torch.rand(aligned.shape, device=aligned.device) < ratio * wrong[:, None])

@@ -68,7 +68,8 @@ class SGAModel(SlotModel):
     """Semantic-guided alignment, then denoising.
 
     Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts; only prompts, W_K, W_V and what
-    options add train: the length predictor, the transitions of ``--alignment dag``, low-rank updates. ``blank`` and ``mask`` are ids of the CTC blank and ``<mask>``.
+    options add train: the length predictor, the transitions of ``--alignment dag``, low-rank updates. ``blank`` and ``mask`` are
+    ids of the CTC blank and ``<mask>``.
 
     Source: SGA sections 4.1 to 4.4.
     """

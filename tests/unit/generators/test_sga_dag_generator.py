@@ -37,7 +37,9 @@ def test_a_sentence_decodes_the_same_alone_and_in_any_batch(path, passes, device
         for batch in (together, padded):
             assert batch[row]["tokens"].tolist() == alone["tokens"].tolist()
             assert len(batch[row]["history"]) == batch[row]["steps"] + 1 == alone["steps"] + 1
-            torch.testing.assert_close(batch[row]["positional_scores"], alone["positional_scores"], rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(
+                batch[row]["positional_scores"], alone["positional_scores"], rtol=1e-9, atol=1e-9
+            )
 
 
 def test_longer_outputs_have_a_smaller_penalty_for_their_length(device):

@@ -217,5 +217,5 @@ def test_best_alignment_is_the_best_of_all():
             for way in itertools.product(used, repeat=size)
             if [a for a, b in zip(way, (None, *way)) if a != b and a] == wanted
         ]
-        best = max(every, key=lambda way: sum(float(log_probs[row, t, c]) for t, c in enumerate(way)))  # noqa: B023
+        best = max(every, key=lambda way: sum(float(log_probs[row, t, c]) for t, c in enumerate(way)))
         assert tuple(found[row, :size].tolist()) == best

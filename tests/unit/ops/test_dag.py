@@ -34,7 +34,7 @@ def paths(slots, tokens):
 
 
 def path_score(links, log_probs, path, target, slots):
-    """Huang et al. 2022, Eq. 5: log of the product of links and emissions of one path."""
+    """Log of the product of links and emissions of one path."""
     score, place = links.new_zeros(()), 0
     for slot, token in zip(path, target):
         score = score + links[place, slot] + log_probs[slot, token]
@@ -43,7 +43,7 @@ def path_score(links, log_probs, path, target, slots):
 
 
 def slow_losses(hidden, weight, bias, links, targets, slots, lengths):
-    """Eq. 4: minus the log of the sum over all paths; 0 without room."""
+    """Minus the log of the sum over all paths; 0 without room."""
     log_probs = torch.log_softmax(hidden @ weight.t() + bias, -1)
     losses = []
     for row, (size, length) in enumerate(zip(slots.tolist(), lengths.tolist())):
@@ -63,7 +63,9 @@ def test_loss_and_gradients_are_those_of_all_paths(trained, chunk_size):
     wanted = torch.autograd.grad((expected * factors).sum(), leaves)
     found, best = dag.linear_dag_with_best(*inputs, BLANK, chunk_size)
     torch.testing.assert_close(found, expected)
-    assert float(expected[2].detach()) > 0 == float(expected[3].detach()), "an empty target has a path, the last one none"
+    assert float(expected[2].detach()) > 0 == float(expected[3].detach()), (
+        "an empty target has a path, the last one none"
+    )
     got = torch.autograd.grad((found * factors).sum(), leaves)
     for mine, theirs in zip(got, wanted):
         torch.testing.assert_close(mine, theirs.nan_to_num(0.0))
@@ -113,7 +115,9 @@ def test_lookahead_follows_the_best_step(weight):
     for row, size in enumerate(SLOTS):
         place, expected = 0, []
         while place != size - 1:
-            worth = [float(links[row, place, u]) + weight * float(path.values[row, u]) * (u < size - 1) for u in range(size)]
+            worth = [
+                float(links[row, place, u]) + weight * float(path.values[row, u]) * (u < size - 1) for u in range(size)
+            ]
             place = worth.index(max(worth))
             expected += [place] * (place < size - 1)
         assert visited[row].nonzero()[:, 0].tolist() == expected

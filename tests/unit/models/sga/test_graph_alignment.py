@@ -43,7 +43,9 @@ def test_every_trained_part_learns():
     changed = builders.moved(model, lambda: builders.forward_losses(model, builders.sample())["alignment"].sum())
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     # The bias of the keys adds the same to every link of a slot.
-    assert trained - set(changed) <= {"transitions.key.bias"} and any("transitions.distance" in name for name in changed)
+    assert trained - set(changed) <= {"transitions.key.bias"} and any(
+        "transitions.distance" in name for name in changed
+    )
 
 
 def aligned_tokens(model, sample):
@@ -89,9 +91,7 @@ def test_glanced_slots_are_what_the_alignment_unit_reads():
     seen = glancing.glanced(model, guidance, 3 * lengths, targets, LENGTHS, 64, 1.0)
     assert bool((seen != model.mask).any())
     hidden, links = model.align_graph(guidance, 3 * lengths, seen)
-    expected, _ = dag.linear_dag_with_best(
-        hidden, *model.projection, links, targets, 3 * lengths, LENGTHS, model.blank
-    )
+    expected, _ = dag.linear_dag_with_best(hidden, *model.projection, links, targets, 3 * lengths, LENGTHS, model.blank)
     torch.testing.assert_close(found, expected)
     plain = builders.forward_losses(model, sample)["alignment"]
     assert float((found - plain).detach().abs().max()) > 1e-2
