@@ -35,5 +35,5 @@ class Transitions(nn.Module):
         places = torch.arange(size, device=hidden.device)
         scores = scores + self.distance.to(dtype)[(places[None, :] - places[:, None] - 1).clamp(0, FURTHEST - 1)]
         allowed = reachable(move(slots, hidden.device), size)
-        # A finite fill: rows without any later slot would give NaN, in the gradient too.
+        # First a finite fill: rows without any later slot would be NaN in between.
         return scores.masked_fill(~allowed, -1e9).log_softmax(dim=2).masked_fill(~allowed, IMPOSSIBLE)

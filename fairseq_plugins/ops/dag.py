@@ -118,7 +118,7 @@ def _posteriors(log_probs: Tensor, links: Optional[Tensor], slots: Tensor, lengt
     last = (
         torch.stack(before, dim=2).gather(2, sizes[:, None].expand(-1, links.size(1), 1))[:, :, 0] + to_end - scale
     ).exp()
-    edges.scatter_add_(2, (slots - 1)[:, None, None].expand(-1, links.size(1), 1), last[:, :, None])
+    edges.scatter_(2, (slots - 1)[:, None, None].expand(-1, links.size(1), 1), last[:, :, None])
     return Posteriors(-total, gamma, gamma.sum(dim=2), edges)
 
 
