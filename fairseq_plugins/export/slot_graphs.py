@@ -99,7 +99,7 @@ class MaskedLMLayers(nn.Module):
         encoder = model.masked_lm.sentence_encoder
         self.tokens, self.places, self.norm = encoder.embed_tokens, encoder.embed_positions, encoder.layernorm_embedding
         layers: Any = encoder.layers
-        updates = prompts.updates() or [None] * len(layers)
+        updates: Any = prompts.updates() or [None] * len(layers)
         pairs = list(zip(layers, updates))
         self.attentions = nn.ModuleList(PrefixAttention(layer.self_attn, own) for layer, own in pairs)
         self.widen = nn.ModuleList(merge(layer.fc1, own, "fc1") for layer, own in pairs)

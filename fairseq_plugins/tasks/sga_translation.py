@@ -168,7 +168,8 @@ class SGATranslationTask(OwnRun, TranslationTask):
     ) -> DenoisingGenerator:
         """Make the generator from the decoding options; ValueError for one that has no meaning here."""
         cfg, dictionary = self.cfg, self.target_dictionary
-        first, lenpen = models[0] if models else None, getattr(args, "lenpen", 1.0)
+        lenpen = getattr(args, "lenpen", 1.0)
+        first: Any = models[0] if models else None
         graph = graph_options(first, cfg.dag_decoding, lenpen)
         refuse_unread_options(args, models, reads_lenpen=bool(cfg.rerank_at) or graph is not None)
         options = IterationOptions(

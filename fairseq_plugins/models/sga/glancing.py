@@ -1,6 +1,6 @@
 """Glancing: in training, some slots show the alignment unit the token that they should emit."""
 
-from typing import Any
+from typing import Any, Tuple
 
 import torch
 from torch import Tensor
@@ -41,11 +41,11 @@ def glanced(
 
 def _ctc(
     model: Any, guidance: Guidance, slots: Tensor, targets: Tensor, target_lengths: Tensor, chunk_size: int
-) -> tuple:
+) -> Tuple[Tensor, Tensor]:
     """The tokens of the best CTC alignment, and the best tokens of the slots, (B, T) each."""
-    hidden = model.align(guidance, slots)
+    hidden, (weight, bias) = model.align(guidance, slots), model.projection
     ids, columns = ctc.label_columns(targets, target_lengths, model.blank)
-    log_probs, best = label_log_probs(hidden, *model.projection, ids, slots, model.blank, chunk_size)
+    log_probs, best = label_log_probs(hidden, weight, bias, ids, slots, model.blank, chunk_size)
     inside, lengths = move(slots, hidden.device), move(target_lengths, hidden.device)
     aligned = ids.gather(1, ctc.best_alignment(log_probs, columns, inside, lengths))
     unaligned = ~ctc.alignable(targets, slots, target_lengths, model.blank)
@@ -55,14 +55,14 @@ def _ctc(
 
 def _graph(
     model: Any, guidance: Guidance, slots: Tensor, targets: Tensor, target_lengths: Tensor, chunk_size: int
-) -> tuple:
+) -> Tuple[Tensor, Tensor]:
     """The tokens of the best path of the graph, and the best tokens of the slots, (B, T) each."""
-    hidden, links = model.align_graph(guidance, slots)
+    (hidden, links), (weight, bias) = model.align_graph(guidance, slots), model.projection
     inside, lengths = move(slots, hidden.device), move(target_lengths, hidden.device)
     outside = lengths_to_padding_mask(lengths, targets.size(1)) | ~dag.alignable(inside, lengths)[:, None]
     ids = targets.masked_fill(outside, model.blank)
-    log_probs, best = label_log_probs(hidden, *model.projection, ids, slots, model.blank, chunk_size)
+    log_probs, best = label_log_probs(hidden, weight, bias, ids, slots, model.blank, chunk_size)
     places = dag.best_slots(log_probs, links, inside, lengths)
     aligned = torch.full_like(best.tokens, NOTHING)
-    # Tokens outside are written first, into the first slot, which emits nothing.
+    # What is outside goes to the first slot, which emits nothing.
     return aligned.scatter(1, places.masked_fill(outside, 0), ids.masked_fill(outside, NOTHING)), best.tokens

@@ -27,8 +27,9 @@ def graph_loss(
     ``targets`` (B, U).
     """
     hidden, links = model.align_graph(guidance, slots, tokens)
+    weight, bias = model.projection
     loss, path = linear_dag_with_best(
-        hidden, *model.projection, links, targets, slots, target_lengths, model.blank, chunk_size, model.has_denoiser
+        hidden, weight, bias, links, targets, slots, target_lengths, model.blank, chunk_size, model.has_denoiser
     )
     if path is None:
         return loss, None
