@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from contextlib import nullcontext
+from dataclasses import fields
 from typing import Any, Dict, Mapping
 
 from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
@@ -28,6 +29,14 @@ def as_namespace(args: Any) -> Namespace:
     """Options for a stock model that loses what it does not know of a hydra configuration; a namespace is not copied."""
     options: Any = OmegaConf.to_container(args) if OmegaConf.is_config(args) else None
     return args if options is None else Namespace(**options)
+
+
+def fill_missing(args: Any, config: type) -> None:
+    """Give options that are newer than the checkpoint ``args`` comes from the defaults of their dataclass. Changes ``args``."""
+    with writable(args):
+        for field in fields(config):
+            if not hasattr(args, field.name):
+                setattr(args, field.name, field.default)
 
 
 def set_architecture(args: Any, defaults: Mapping[str, Any]) -> None:

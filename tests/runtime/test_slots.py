@@ -66,6 +66,9 @@ class MadeUp:
     def slot_lengths(self, lengths):
         return lengths * self.upsample
 
+    def denoiser_slots(self, lengths):
+        return lengths * self.upsample
+
     def blank_sentence(self, lengths):
         return lengths.new_full((len(lengths), int(lengths.max())), MASK)
 

@@ -13,7 +13,7 @@ from ...modules.blank import check_blank
 from ...modules.frozen import Frozen, log_sizes
 from ...modules.linear import pack_linears
 from ...modules.low_rank import LowRank
-from ...modules.model_options import register_architectures, set_architecture, writable
+from ...modules.model_options import fill_missing, register_architectures, set_architecture, writable
 from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from ...modules.prompts import Prompts, join_prefixes
 from ...modules.slot_model import SlotModel, check_slots_task
@@ -111,6 +111,7 @@ class SGAModel(SlotModel):
     def build_model(cls, cfg: SGAConfig, task: Any) -> "SGAModel":
         """Build from a config; reads the pretrained file unless the checkpoint carries the frozen weights."""
         check_slots_task(task, "sga")
+        fill_missing(cfg, SGAConfig)
         set_architecture(cfg, ARCHITECTURES["sga_tiny"])
         check_config(cfg)
         dictionary = task.source_dictionary
@@ -267,8 +268,8 @@ class SGAModel(SlotModel):
             targets: (B, U) int64 without ``</s>``, right-padded; ``target_lengths`` (B,), best on the host.
             chunk_size: vocabulary rows projected at a time by CTC.
             unroll: N >= 1, denoising steps that are trained: on T_0 .. T_(N-1); ``corrupt``: noise on what each reads.
-            masked: (B, U) bool, True = to be predicted; it and ``masked_options``: of :meth:`masked_losses`, for mask-predict.
-            glancing: see :func:`.glancing.glanced`; 0 = every slot holds ``<mask>``.
+            masked: (B, U) bool, True = to be predicted; with ``masked_options`` of :meth:`masked_losses`, for mask-predict.
+            glancing: ``ratio`` of :func:`.glancing.glanced`.
 
         Returns:
             The losses by name, (B,) nats each: ``alignment``, with a denoiser ``denoising`` (mean over the steps), and those of
@@ -276,25 +277,37 @@ class SGAModel(SlotModel):
         """
         guidance = self.encode(src_tokens)
         slots = self.slot_lengths(src_lengths if masked is None else target_lengths.clamp(min=1))
-        weight, bias = self.projection
         given: Dict[str, Any] = {"targets": targets, "target_lengths": target_lengths, "chunk_size": chunk_size}
-        ctc: CTC = partial(linear_ctc_with_best, weight=weight, bias=bias, blank=self.blank, **given)
-        read, tokens, seen = slots, None, None  # read: slots of the denoiser
-        if glancing:
-            seen = glanced(self, guidance, slots, ratio=glancing, **given)
+        ctc = self._ctc(given)
+        tokens: Optional[Tensor]
         if masked is not None:
             losses, tokens = self.masked_losses(guidance, targets, target_lengths, masked, **masked_options)
-        elif self.transitions is not None:
-            loss, decoded = graph_loss(self, guidance, seen, slots, **given)
-            losses = {"alignment": loss}
-            if decoded is not None:
-                tokens, read = self.duplicate(decoded.tokens), self.denoiser_slots(decoded.lengths)
+            read = slots
         else:
-            loss, path = ctc(self.align(guidance, slots, seen), input_lengths=slots, want_best=self.has_denoiser)
-            losses, tokens = {"alignment": loss}, None if path is None else self.denoiser_input(path)
+            seen = glanced(self, guidance, slots, ratio=glancing, **given) if glancing else None
+            losses, tokens, read = self._alignment_loss(guidance, slots, seen, ctc, given)
         if self.has_denoiser:
-            losses["denoising"] = self._denoising_loss(tokens, guidance, read, ctc, corrupt, unroll)
+            losses["denoising"] = self._denoising_loss(tokens, read, guidance, ctc, corrupt, unroll)
         return losses, slots if self.has_denoiser or masked is None else None
+
+    def _ctc(self, given: Dict[str, Any]) -> CTC:
+        weight, bias = self.projection
+        return partial(linear_ctc_with_best, weight=weight, bias=bias, blank=self.blank, **given)
+
+    def _alignment_loss(
+        self, guidance: Guidance, slots: Tensor, seen: Optional[Tensor], ctc: CTC, given: Dict[str, Any]
+    ) -> Tuple[Dict[str, Tensor], Optional[Tensor], Tensor]:
+        """Loss 1 by CTC or by a graph; with a denoiser, what it reads (B, T), and how many slots of it (B,).
+
+        ``seen`` (B, T) is what the alignment unit reads, None: ``<mask>`` everywhere.
+        """
+        if self.transitions is None:
+            loss, path = ctc(self.align(guidance, slots, seen), input_lengths=slots, want_best=self.has_denoiser)
+            return {"alignment": loss}, None if path is None else self.denoiser_input(path), slots
+        loss, decoded = graph_loss(self, guidance, seen, slots, **given)
+        if decoded is None:
+            return {"alignment": loss}, None, slots
+        return {"alignment": loss}, self.duplicate(decoded.tokens), self.denoiser_slots(decoded.lengths)
 
     def masked_losses(
         self,
@@ -343,8 +356,8 @@ class SGAModel(SlotModel):
     def _denoising_loss(
         self,
         tokens: Optional[Tensor],
-        guidance: Guidance,
         slots: Tensor,
+        guidance: Guidance,
         ctc: CTC,
         corrupt: Optional[Corruption],
         unroll: int,

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.checkpoints.export import main as export
+from fairseq_plugins.models.sga import SGAModel
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 FORMAT_1 = GOLDEN / "format1"
@@ -25,6 +26,17 @@ def decode(run_cli, user_dir, data, checkpoint):
     source = (FORMAT_1 / "source.en").read_text(encoding="utf-8")
     done = run_cli("interactive", data, *options, stdin=source)
     return [line.split("\t")[-1] for line in done.stdout.splitlines() if line.startswith("D-")]
+
+
+def test_format_1_translates_in_python():
+    """The options of the task come from the checkpoint: newer ones have their defaults."""
+    model = SGAModel.from_pretrained(str(FORMAT_1), "checkpoint.pt", str(FORMAT_1))
+    rows = [model.encode(line) for line in (FORMAT_1 / "source.en").read_text(encoding="utf-8").splitlines()]
+    options = {"iter_decode_max_iter": 3}
+    found = [model.decode(sentence[0]["tokens"]).split() for sentence in model.generate(rows, **options)]
+    expected = (FORMAT_1 / "expected.de").read_text(encoding="utf-8").splitlines()
+    # fairseq-interactive leaves <mask> out of the text.
+    assert [[word for word in words if word != "<mask>"] for words in found] == [line.split() for line in expected]
 
 
 @pytest.mark.slow
