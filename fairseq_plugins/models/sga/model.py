@@ -268,8 +268,8 @@ class SGAModel(SlotModel):
             targets: (B, U) int64 without ``</s>``, right-padded; ``target_lengths`` (B,), best on the host.
             chunk_size: vocabulary rows projected at a time by CTC.
             unroll: N >= 1, denoising steps that are trained: on T_0 .. T_(N-1); ``corrupt``: noise on what each reads.
-            masked: (B, U) bool, True = to be predicted; with ``masked_options`` of :meth:`masked_losses`, for mask-predict.
-            glancing: ``ratio`` of :func:`.glancing.glanced`.
+            masked: (B, U) bool, True = to be predicted; with ``masked_options`` of :meth:`masked_losses`, for mask-predict;
+                ``glancing``: ``ratio`` of :func:`.glancing.glanced`, for CTC and graphs.
 
         Returns:
             The losses by name, (B,) nats each: ``alignment``, with a denoiser ``denoising`` (mean over the steps), and those of
@@ -279,13 +279,11 @@ class SGAModel(SlotModel):
         slots = self.slot_lengths(src_lengths if masked is None else target_lengths.clamp(min=1))
         given: Dict[str, Any] = {"targets": targets, "target_lengths": target_lengths, "chunk_size": chunk_size}
         ctc = self._ctc(given)
-        tokens: Optional[Tensor]
-        if masked is not None:
+        if masked is None:
+            losses, tokens, read = self._alignment_loss(guidance, slots, ctc, glancing, given)
+        else:
             losses, tokens = self.masked_losses(guidance, targets, target_lengths, masked, **masked_options)
             read = slots
-        else:
-            seen = glanced(self, guidance, slots, ratio=glancing, **given) if glancing else None
-            losses, tokens, read = self._alignment_loss(guidance, slots, seen, ctc, given)
         if self.has_denoiser:
             losses["denoising"] = self._denoising_loss(tokens, read, guidance, ctc, corrupt, unroll)
         return losses, slots if self.has_denoiser or masked is None else None
@@ -295,12 +293,10 @@ class SGAModel(SlotModel):
         return partial(linear_ctc_with_best, weight=weight, bias=bias, blank=self.blank, **given)
 
     def _alignment_loss(
-        self, guidance: Guidance, slots: Tensor, seen: Optional[Tensor], ctc: CTC, given: Dict[str, Any]
+        self, guidance: Guidance, slots: Tensor, ctc: CTC, glancing: float, given: Dict[str, Any]
     ) -> Tuple[Dict[str, Tensor], Optional[Tensor], Tensor]:
-        """Loss 1 by CTC or by a graph; with a denoiser, what it reads (B, T), and how many slots of it (B,).
-
-        ``seen`` (B, T) is what the alignment unit reads, None: ``<mask>`` everywhere.
-        """
+        """Loss 1 by CTC or by a graph; with a denoiser, what it reads (B, T), and how many slots of it (B,)."""
+        seen = glanced(self, guidance, slots, ratio=glancing, **given) if glancing else None
         if self.transitions is None:
             loss, path = ctc(self.align(guidance, slots, seen), input_lengths=slots, want_best=self.has_denoiser)
             return {"alignment": loss}, None if path is None else self.denoiser_input(path), slots
