@@ -33,9 +33,12 @@ class SGACTCConfig(FairseqDataclass):
     )
     denoise_noise_mix: str = option(
         "blank=0.4,random=0.3,sentence=0.3",
-        "shares of the noise: blank (deletion), random piece, sentence (another token of it), repeat",
+        "shares of the noise: blank (deletion), random piece, sentence (another token of it), repeat, mask",
     )
     denoise_unroll: int = option(1, "denoising steps that are trained, at least 1")
+    denoise_start: int = option(
+        0, "the denoiser is trained from this update on, 0 or more; until then an update takes less"
+    )
     glancing: str = option(
         "0",
         "share R of the wrong slots that show the alignment unit their true token in training (GLAT), in [0, 1]; "
@@ -93,6 +96,7 @@ class SGACTCCriterion(SummedCriterion):
             self._check_alignment(str(getattr(model, "alignment", "ctc")))
         check_range(cfg, "[0, 1]", "denoise_noise")
         check_range(cfg, "[1, inf)", "denoise_unroll", "ctc_chunk_size")
+        check_range(cfg, "[0, inf)", "denoise_start")
         self.cfg = cfg
         self.mix = parse_noise_mix(cfg.denoise_noise_mix)
         self.glancing = GlancingSchedule.parse(cfg.glancing)
@@ -114,7 +118,9 @@ class SGACTCCriterion(SummedCriterion):
         inner = model.module if hasattr(model, "module") and not hasattr(model, "blank") else model
         self._check_alignment(inner.alignment)
         self._report_unread_options(inner)
-        ratio = self.glancing.at(getattr(inner, "num_updates", 0)) if model.training else 0.0
+        update = getattr(inner, "num_updates", 0)
+        ratio = self.glancing.at(update) if model.training else 0.0
+        waits = model.training and update < self.cfg.denoise_start
         if ratio and not hasattr(inner, "transitions"):
             raise ValueError(f"--glancing {self.cfg.glancing}: valid for {type(inner).__name__}: 0")
         if ratio:
@@ -126,7 +132,7 @@ class SGACTCCriterion(SummedCriterion):
             target_lengths=lengths,
             chunk_size=self.cfg.ctc_chunk_size,
             corrupt=self._noise(inner.blank) if model.training and self.cfg.denoise_noise > 0 else None,
-            unroll=self.cfg.denoise_unroll,
+            unroll=0 if waits else self.cfg.denoise_unroll,
             **options,
         )
         weighted = [self.weights[name] * part for name, part in losses.items() if name in self.weights]

@@ -1,5 +1,6 @@
 """SGA decoding: one alignment pass, then denoising until nothing changes; the best path, or the n best outputs of CTC."""
 
+import math
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
@@ -18,13 +19,17 @@ class BeamOptions(NamedTuple):
     size: int = 0  # --iter-decode-ctc-beam, prefixes that are kept after each slot; 0 = the best path
     candidates: int = 20  # --iter-decode-ctc-candidates, tokens per slot beside the blank
     nbest: int = 1  # --nbest, hypotheses per sentence
+    bonus: float = 0.0  # --iter-decode-ctc-bonus, nats per token
 
 
-def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: bool) -> BeamOptions:
+def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: bool, bonus: float = 0.0) -> BeamOptions:
     """Fill the default of what was not given (None); ValueError where the options do not fit each other."""
-    if candidates is not None and size == 0:
-        needed = "nothing is searched without --iter-decode-ctc-beam of at least 1; got 0"
-        raise ValueError(f"--iter-decode-ctc-candidates {candidates}: {needed}")
+    given = f"--iter-decode-ctc-candidates {candidates}" if candidates is not None else ""
+    given = f"--iter-decode-ctc-bonus {bonus}" if bonus else given
+    if given and size == 0:
+        raise ValueError(f"{given}: nothing is searched without --iter-decode-ctc-beam of at least 1; got 0")
+    if not math.isfinite(bonus):
+        raise ValueError(f"--iter-decode-ctc-bonus must be a finite number of nats per token; got {bonus}")
     if size < 0:
         raise ValueError(f"--iter-decode-ctc-beam must be 0 (best path) or more; got {size}")
     if candidates is not None and candidates < 1:
@@ -36,7 +41,7 @@ def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: boo
         )
     if reranked and size < 2:
         raise ValueError(f"--rerank-at chooses among outputs: needs --iter-decode-ctc-beam of at least 2; got {size}")
-    return BeamOptions(size, BeamOptions().candidates if candidates is None else candidates, nbest)
+    return BeamOptions(size, BeamOptions().candidates if candidates is None else candidates, nbest, bonus)
 
 
 class SGAGenerator(DenoisingGenerator):
@@ -62,9 +67,9 @@ class SGAGenerator(DenoisingGenerator):
 
         One hypothesis per sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of the slots,
         nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``. With a beam up to ``nbest``, by falling
-        ``score``, distinct, without special symbols (``<unk>`` is text): ``score`` and ``ctc_score`` are the log-probability of
-        the output over all its alignments, in nats, ``positional_scores`` equal shares of it (CTC gives none per token). A sentence
-        that has fewer outputs has fewer hypotheses.
+        ``score``, distinct, without special symbols (``<unk>`` is text): ``ctc_score`` is the log-probability of the output over
+        all its alignments, in nats, ``score`` that and the bonus of its tokens, ``positional_scores`` equal shares of it (CTC gives
+        none per token). A sentence that has fewer outputs has fewer hypotheses.
         """
         guidance = model.encode(net_input["src_tokens"])
         lengths = model.slot_lengths(net_input["src_lengths"])
@@ -96,7 +101,15 @@ class SGAGenerator(DenoisingGenerator):
         # What fairseq strips from the text is no output; two that differ by it alone would be one text twice.
         excluded = self.symbols_to_strip_from_output
         found_there = linear_prefix_beam(
-            states, weight, bias, lengths, model.blank, self.beam.size, self.beam.candidates, excluded=excluded
+            states,
+            weight,
+            bias,
+            lengths,
+            model.blank,
+            self.beam.size,
+            self.beam.candidates,
+            excluded=excluded,
+            bonus=self.beam.bonus,
         )
         outputs = type(found_there)(*(part.cpu() for part in found_there))
         found: List[List[Dict[str, Any]]] = []
@@ -105,8 +118,9 @@ class SGAGenerator(DenoisingGenerator):
             for number in range(int(outputs.scores[row].isfinite().sum())):
                 tokens = outputs.labels[row, number, : int(outputs.lengths[row, number])]
                 tokens = tokens if len(tokens) else tokens.new_tensor([self.eos])
-                score = outputs.scores[row, number]
+                ctc_score = outputs.scores[row, number]
+                score = ctc_score + self.beam.bonus * int(outputs.lengths[row, number])
                 shares = (score / len(tokens)).repeat(len(tokens))
-                scores = {"score": score, "ctc_score": score, "positional_scores": shares}
+                scores = {"score": score, "ctc_score": ctc_score, "positional_scores": shares}
                 found[-1].append({**common, "tokens": tokens, **scores})
         return found

@@ -40,7 +40,13 @@ class _Prefixes(NamedTuple):
 
 
 def prefix_beam_search(
-    log_probs: Tensor, tokens: Tensor, blank_log_probs: Tensor, lengths: Tensor, size: int, blank: int
+    log_probs: Tensor,
+    tokens: Tensor,
+    blank_log_probs: Tensor,
+    lengths: Tensor,
+    size: int,
+    blank: int,
+    bonus: float = 0.0,
 ) -> Outputs:
     """Search among the K tokens per slot that are given, and keep ``size`` prefixes after each slot.
 
@@ -48,7 +54,8 @@ def prefix_beam_search(
     when nothing was left out.
 
     ``log_probs`` (B, T, K) float are those of the candidates ``tokens`` (B, T, K) int64 in nats: different ones in a slot,
-    none of them the blank. ``blank_log_probs`` is (B, T) float, ``lengths`` (B,) int64, slots.
+    none of them the blank. ``blank_log_probs`` is (B, T) float, ``lengths`` (B,) int64, slots. ``bonus``: nats that the scores
+    have more for each label (Hannun et al. 2014, word insertion).
     """
     batch, slots, _ = log_probs.shape
     # Before the first slot: the empty prefix with probability one, as if a blank stood before it.
@@ -58,7 +65,7 @@ def prefix_beam_search(
     beam.ends_blank[:, 0] = 0.0
     lengths = move(lengths, log_probs.device)
     for slot in range(slots):
-        new = _step(beam, log_probs[:, slot], tokens[:, slot], blank_log_probs[:, slot])
+        new = _step(beam, log_probs[:, slot], tokens[:, slot], blank_log_probs[:, slot], bonus)
         active = (lengths > slot)[:, None]
         beam = _Prefixes(
             torch.where(active[:, :, None], new.labels, beam.labels),
@@ -69,7 +76,7 @@ def prefix_beam_search(
     return Outputs(labels.masked_fill(labels == NO_LABEL, blank), beam.lengths, beam.total())
 
 
-def _step(beam: _Prefixes, log_probs: Tensor, tokens: Tensor, blank_log_probs: Tensor) -> _Prefixes:
+def _step(beam: _Prefixes, log_probs: Tensor, tokens: Tensor, blank_log_probs: Tensor, bonus: float) -> _Prefixes:
     """One slot, with candidates (B, K): every prefix stays as it is or grows by one of them; the N best are kept."""
     size, count = beam.lengths.size(1), tokens.size(1)
     total = beam.total()
@@ -79,7 +86,7 @@ def _step(beam: _Prefixes, log_probs: Tensor, tokens: Tensor, blank_log_probs: T
     stays_blank = total + blank_log_probs[:, None]
     stays_label = beam.ends_label + repeated
     # A label that is repeated makes a new one only behind a blank.
-    grown = torch.where(repeats, beam.ends_blank[:, :, None], total[:, :, None]) + log_probs[:, None, :]
+    grown = torch.where(repeats, beam.ends_blank[:, :, None], total[:, :, None]) + (log_probs[:, None, :] + bonus)
     grown, merged = _merge(beam, grown, repeats)
     stays_label = torch.logaddexp(stays_label, merged)
 
@@ -130,11 +137,13 @@ def linear_prefix_beam(
     candidates: int,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
     excluded: Iterable[int] = (),
+    bonus: float = 0.0,
 ) -> Outputs:
     """The ``size`` likeliest outputs of ``linear(hidden, weight, bias)``, in chunks of the vocabulary.
 
     The search sees the ``candidates`` likeliest tokens of each slot; what it found is then scored over all alignments, so that
-    the scores are those of the whole distribution and comparable with the loss.
+    the scores are those of the whole distribution and comparable with the loss. They fall but for ``bonus``: each output stands as
+    if it had so many nats more for each of its labels.
 
     ``hidden`` is (B, T, C), projected in float32 where it is half precision; weight and bias are (V, C) and (V,) or None,
     ``lengths`` (B,) int64, slots. ``excluded`` are ids that no output holds, as ``</s>``; their probability is given to no
@@ -145,11 +154,12 @@ def linear_prefix_beam(
     inside = Places.inside(lengths, hidden.size(1), hidden.device)
     scan = scan_top(hidden[inside], weight, bias, candidates, blank, chunk_size, excluded)
     log_probs, tokens, blanks, norms = (spread(part, inside, hidden.shape[:2]) for part in scan)
-    found = prefix_beam_search(log_probs, tokens, blanks, lengths, size, blank)
+    found = prefix_beam_search(log_probs, tokens, blanks, lengths, size, blank, bonus)
     exact = _output_log_probs(hidden, weight, bias, norms, found, lengths, blank)
-    scores, order = exact.masked_fill(found.scores == IMPOSSIBLE, IMPOSSIBLE).sort(dim=1, descending=True)
+    exact = exact.masked_fill(found.scores == IMPOSSIBLE, IMPOSSIBLE)
+    order = (exact + bonus * found.lengths).sort(dim=1, descending=True).indices
     labels = found.labels.gather(1, order[:, :, None].expand_as(found.labels))
-    return Outputs(labels, found.lengths.gather(1, order), scores)
+    return Outputs(labels, found.lengths.gather(1, order), exact.gather(1, order))
 
 
 def _output_log_probs(

@@ -7,13 +7,13 @@ from torch import Tensor
 
 from .masks import lengths_to_padding_mask, move
 
-KINDS = ("blank", "random", "sentence", "repeat")
+KINDS = ("blank", "random", "sentence", "repeat", "mask")
 """blank: the slot is emptied (deletion); random: a random piece; sentence: another token of the same sentence; repeat: a copy
-of the slot to the left (repetition)."""
+of the slot to the left (repetition); mask: ``<mask>``, as a masked LM is trained."""
 
 
 class SlotAlphabet(NamedTuple):
-    """Which ids noise may write: the CTC blank, and pieces from ``first_piece`` to before ``end_piece``."""
+    """Which ids noise may write: the CTC blank, pieces from ``first_piece`` to before ``end_piece``, and that, ``<mask>``."""
 
     blank: int
     first_piece: int
@@ -47,6 +47,7 @@ def corrupt_slots(
     comes from torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same noise.
 
     Source: SGA section 4.4 (deletion, repetition); the mix of blank, random and same-sentence tokens is the authors' code's.
+    Masks are as in Ghazvininejad et al. 2019 (CMLM).
     """
     batch, slots = tokens.shape
     device = tokens.device
@@ -60,6 +61,7 @@ def corrupt_slots(
         "blank": torch.full_like(tokens, alphabet.blank),
         "random": torch.randint(alphabet.first_piece, alphabet.end_piece, tokens.shape, device=device),
         "sentence": tokens.gather(1, elsewhere),
+        "mask": torch.full_like(tokens, alphabet.end_piece),
         "repeat": torch.cat([tokens[:, :1], tokens[:, :-1]], dim=1),
     }
     draw = torch.rand(batch, slots, device=device)

@@ -54,6 +54,11 @@ class SGATranslationConfig(TranslationConfig):
         "decoding: tokens per slot that --iter-decode-ctc-beam looks at beside the blank, at least 1 (20 when not "
         "given); refused without a beam",
     )
+    iter_decode_ctc_bonus: float = option(
+        0.0,
+        "decoding: nats that --iter-decode-ctc-beam adds to the score for each token; above 0 outputs are longer. Refused "
+        "without a beam",
+    )
     rerank_at: Optional[str] = option(
         None,
         "decoding: checkpoint of a stock autoregressive model that scores the hypotheses of --iter-decode-ctc-beam "
@@ -188,7 +193,11 @@ class SGATranslationTask(OwnRun, TranslationTask):
             )
         rerank = rerank_options(cfg.rerank_at, cfg.rerank_at_weight, lenpen)
         beam = beam_options(
-            cfg.iter_decode_ctc_beam, cfg.iter_decode_ctc_candidates, getattr(args, "nbest", 1), rerank is not None
+            cfg.iter_decode_ctc_beam,
+            cfg.iter_decode_ctc_candidates,
+            getattr(args, "nbest", 1),
+            rerank is not None,
+            cfg.iter_decode_ctc_bonus,
         )
         if without_ctc and beam.size:
             raise ValueError(

@@ -75,35 +75,37 @@ def test_collapse_equals_the_definition_on_every_path(blank):
     assert [part.numel() for part in collapse(tokens[:0], torch.full((0,), 3), blank)] == [0, 0]
 
 
-def textbook(log_probs, blank, size, candidates):
+def textbook(log_probs, blank, size, candidates, bonus):
     """Algorithm 1 of Hannun et al. 2014 without a language model, over the ``candidates`` best labels of each slot.
 
-    p_b and p_nb of a prefix: the probability of its alignments that end with a blank, or with its last label.
+    Each label counts e^bonus times as much (word insertion). p_b and p_nb of a prefix: the probability of its alignments that
+    end with a blank, or with its last label.
     """
     beam = {(): (1.0, 0.0)}
     for row in log_probs.exp().tolist():
         labels = sorted((label for label in range(len(row)) if label != blank), key=lambda label: -row[label])
-        p_b, p_nb = defaultdict(float), defaultdict(float)
+        p_b, p_nb, more = defaultdict(float), defaultdict(float), math.exp(bonus)
         for prefix, (ends_blank, ends_label) in beam.items():
             p_b[prefix] += row[blank] * (ends_blank + ends_label)
             for label in labels[:candidates]:
                 if prefix and label == prefix[-1]:
                     p_nb[prefix] += row[label] * ends_label
-                    p_nb[(*prefix, label)] += row[label] * ends_blank
+                    p_nb[(*prefix, label)] += more * row[label] * ends_blank
                 else:
-                    p_nb[(*prefix, label)] += row[label] * (ends_blank + ends_label)
+                    p_nb[(*prefix, label)] += more * row[label] * (ends_blank + ends_label)
         totals = {prefix: p_b[prefix] + p_nb[prefix] for prefix in {*p_b, *p_nb}}
         best = sorted(totals, key=lambda prefix: -totals[prefix])[:size]
         beam = {prefix: (p_b[prefix], p_nb[prefix]) for prefix in best if totals[prefix] > 0}
     return [(prefix, math.log(sum(ends))) for prefix, ends in beam.items()]
 
 
-def search(log_probs, lengths, size, candidates, blank):
+def search(log_probs, lengths, size, candidates, blank, bonus):
     """The fast search over given distributions (B, T, V)."""
     others = log_probs.clone()
     others[:, :, blank] = IMPOSSIBLE
     best = others.topk(candidates, dim=2)
-    found = prefix_beam_search(best.values, best.indices, log_probs[:, :, blank], torch.tensor(lengths), size, blank)
+    given = best.values, best.indices, log_probs[:, :, blank], torch.tensor(lengths)
+    found = prefix_beam_search(*given, size, blank, bonus)
     return [as_pairs(found, row) for row in range(len(lengths))]
 
 
@@ -120,26 +122,27 @@ def compare(found, expected, tolerance=1e-12):
 
 
 @pytest.mark.parametrize(("size", "candidates"), [(1, 1), (2, 1), (2, 4), (3, 2), (5, 3), (8, 4)])
-@pytest.mark.parametrize("sharpness", [1.5, 30.0])
-def test_a_beam_that_is_too_small_prunes_as_the_textbook_does(size, candidates, sharpness):
+@pytest.mark.parametrize(("sharpness", "bonus"), [(1.5, 0.0), (30.0, 0.0), (1.5, 0.7), (1.5, -0.4)])
+def test_a_beam_that_is_too_small_prunes_as_the_textbook_does(size, candidates, sharpness, bonus):
     """Sharp distributions: what is impossible must stay behind outputs of e^-100 and less."""
     slots = [7, 4, 9, 1, 2]
     log_probs = (sharpness * normal(5, 9, 5, seed=size)).log_softmax(-1)
-    for row, found in enumerate(search(log_probs, slots, size, candidates, 1)):
-        compare(found, textbook(log_probs[row, : slots[row]], 1, size, candidates))
+    for row, found in enumerate(search(log_probs, slots, size, candidates, 1, bonus)):
+        compare(found, textbook(log_probs[row, : slots[row]], 1, size, candidates, bonus))
 
 
 @pytest.mark.parametrize("chunk_size", [3, 50])
-@pytest.mark.parametrize("bias", [True, False])
-def test_scores_of_the_projection_are_those_of_the_loss(chunk_size, bias, device):
+@pytest.mark.parametrize(("bias", "bonus"), [(True, 0.0), (False, 0.0), (True, 1.5)])
+def test_scores_of_the_projection_are_those_of_the_loss(chunk_size, bias, bonus, device):
     """After pruning too: -CTC loss of each output, over all its alignments."""
     hidden, weight, offset = (tensor.to(device) for tensor in (normal(3, 6, 4), 1.5 * normal(7, 4), normal(7)))
     lengths, projection = torch.tensor([6, 2, 5], device=device), (hidden, weight, offset if bias else None)
-    found = linear_prefix_beam(*projection, lengths, blank=2, size=4, candidates=2, chunk_size=chunk_size)
+    found = linear_prefix_beam(*projection, lengths, blank=2, size=4, candidates=2, chunk_size=chunk_size, bonus=bonus)
     for number in range(4):
         loss = linear_ctc_loss(*projection, found.labels[:, number], lengths, found.lengths[:, number], blank=2)
         torch.testing.assert_close(found.scores[:, number], -loss, rtol=1e-12, atol=1e-12)
-    assert bool((found.scores.diff(dim=1) <= 0).all())
+    assert bool(((found.scores + bonus * found.lengths).diff(dim=1) <= 0).all())
+    assert bool((found.scores.diff(dim=1) <= 0).all()) == (bonus == 0), "the order should depend on the bonus"
     assert [len({labels for labels, _ in as_pairs(found, row)}) for row in range(3)] == [4] * 3
 
 

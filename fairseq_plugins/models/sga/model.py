@@ -267,7 +267,7 @@ class SGAModel(SlotModel):
             src_tokens: (B, S) int64; ``src_lengths`` (B,), best on the host.
             targets: (B, U) int64 without ``</s>``, right-padded; ``target_lengths`` (B,), best on the host.
             chunk_size: vocabulary rows projected at a time by CTC.
-            unroll: N >= 1, denoising steps that are trained: on T_0 .. T_(N-1); ``corrupt``: noise on what each reads.
+            unroll: N, denoising steps that are trained: on T_0 .. T_(N-1), or none; ``corrupt``: noise on what each reads.
             masked: (B, U) bool, True = to be predicted; with ``masked_options`` of :meth:`masked_losses`, for mask-predict;
                 ``glancing``: ``ratio`` of :func:`.glancing.glanced`, for CTC and graphs.
 
@@ -359,7 +359,10 @@ class SGAModel(SlotModel):
         unroll: int,
     ) -> Tensor:
         """Loss 2; ``tokens`` are ids: nothing flows back through them, it reaches theta_s through the guidance. (B,) nats."""
-        assert tokens is not None
+        assert tokens is not None and self.denoiser_prompts is not None
+        if not unroll:  # data-parallel training wants a gradient, if only zero, for every parameter
+            parts = [0.0 * part.sum() for part in self.denoiser_prompts.parameters()]
+            return torch.stack(parts).sum().expand(len(tokens))
         steps: List[Tensor] = []
         for step in range(unroll):
             tokens = corrupt(tokens, slots) if corrupt is not None else tokens

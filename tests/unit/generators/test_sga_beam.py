@@ -40,6 +40,18 @@ def test_hypotheses_are_the_outputs_of_each_sentences_last_pass(max_iter, device
             torch.testing.assert_close(shares, (score / len(hypothesis["tokens"])).expand(len(hypothesis["tokens"])))
 
 
+def test_a_bonus_is_in_the_score_and_makes_outputs_longer(device):
+    model, rows, lengths = likely_blank(device), builders.source_rows(LENGTHS), []
+    for bonus in (0.0, 2.0):
+        found = decode(model, rows, device, max_iter=0, beam=BEAM._replace(bonus=bonus))
+        for hypothesis in (hypothesis for sentence in found for hypothesis in sentence):
+            count = 0 if hypothesis["tokens"].tolist() == [builders.EOS] else len(hypothesis["tokens"])
+            torch.testing.assert_close(hypothesis["score"], hypothesis["ctc_score"] + bonus * count)
+        assert all(float(a["score"]) >= float(b["score"]) for one in found for a, b in zip(one, one[1:]))
+        lengths.append(sum(len(sentence[0]["tokens"]) for sentence in found))
+    assert lengths[1] > lengths[0]
+
+
 @pytest.mark.parametrize("blank", [builders.BOS, builders.MASK])
 def test_special_symbols_are_in_no_hypothesis(blank, device):
     lm = builders.masked_lm(5)

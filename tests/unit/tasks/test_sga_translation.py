@@ -72,6 +72,13 @@ def test_wrong_decoding_options_are_named():
         (None, {}, {"iter_decode_max_iter": -1}, "--iter-decode-max-iter.*-1"),
         (None, {}, {"lenpen": 0.6}, "--lenpen 0.6 has no meaning.*valid: 1; --rerank-at and"),
         (None, {"iter_decode_ctc_candidates": 7}, {}, "--iter-decode-ctc-candidates 7: .* of at least 1; got 0"),
+        (None, {"iter_decode_ctc_bonus": 0.5}, {}, "--iter-decode-ctc-bonus 0.5: .* of at least 1; got 0"),
+        (
+            None,
+            {"iter_decode_ctc_bonus": float("inf"), **beam},
+            {},
+            "--iter-decode-ctc-bonus must be a finite .* got inf",
+        ),
         (None, {"rerank_at_weight": 0.5, **beam}, {}, "--rerank-at-weight 0.5: .* without --rerank-at"),
         (None, {"rerank_at": "nowhere.pt"}, {}, "--iter-decode-ctc-beam of at least 2; got 0"),
         (None, {"rerank_at": "nowhere.pt", **beam}, {"lenpen": 0.6}, "nowhere.pt: no such file"),
