@@ -20,15 +20,15 @@ from ...modules.slot_model import SlotModel, check_slots_task
 from ...modules.transitions import Transitions
 from ...ops.ctc import BestPath, linear_ctc_with_best
 from ...ops.linear import pack
-from ...ops.masks import lengths_to_padding_mask, move
+from ...ops.masks import lengths_to_padding_mask
 from ...ops.places import Places
-from ...ops.vocab_loss import label_smoothed, linear_token_losses
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, reads_upsample
 from .glancing import glanced
 from .graph_alignment import COPIES, graph_loss
 from .guidance import Guidance, SemanticProjection
-from .length_predictor import LengthPredictor, length_nll
+from .length_predictor import LengthPredictor
+from .mask_predict import masked_losses
 from .sga_pretrained import read_pretrained
 
 logger = logging.getLogger(__name__)
@@ -268,12 +268,12 @@ class SGAModel(SlotModel):
             targets: (B, U) int64 without ``</s>``, right-padded; ``target_lengths`` (B,), best on the host.
             chunk_size: vocabulary rows projected at a time by CTC.
             unroll: N, denoising steps that are trained: on T_0 .. T_(N-1), or none; ``corrupt``: noise on what each reads.
-            masked: (B, U) bool, True = to be predicted; with ``masked_options`` of :meth:`masked_losses`, for mask-predict;
+            masked: (B, U) bool, True = to be predicted; with ``masked_options`` of :func:`masked_losses`, for mask-predict;
                 ``glancing``: ``ratio`` of :func:`.glancing.glanced`, for CTC and graphs.
 
         Returns:
             The losses by name, (B,) nats each: ``alignment``, with a denoiser ``denoising`` (mean over the steps), and those of
-            :meth:`masked_losses`; the CTC slots of each sentence, (B,), None where there are none.
+            :func:`masked_losses`; the CTC slots of each sentence, (B,), None where there are none.
         """
         guidance = self.encode(src_tokens)
         slots = self.slot_lengths(src_lengths if masked is None else target_lengths.clamp(min=1))
@@ -282,7 +282,7 @@ class SGAModel(SlotModel):
         if masked is None:
             losses, tokens, read = self._alignment_loss(guidance, slots, ctc, glancing, given)
         else:
-            losses, tokens = self.masked_losses(guidance, targets, target_lengths, masked, **masked_options)
+            losses, tokens = masked_losses(self, guidance, targets, target_lengths, masked, **masked_options)
             read = slots
         if self.has_denoiser:
             losses["denoising"] = self._denoising_loss(tokens, read, guidance, ctc, corrupt, unroll)
@@ -304,50 +304,6 @@ class SGAModel(SlotModel):
         if decoded is None:
             return {"alignment": loss}, None, slots
         return {"alignment": loss}, self.duplicate(decoded.tokens), self.denoiser_slots(decoded.lengths)
-
-    def masked_losses(
-        self,
-        guidance: Guidance,
-        targets: Tensor,
-        lengths: Tensor,
-        masked: Tensor,
-        label_smoothing: float = 0.0,
-        read_all: bool = False,
-    ) -> Tuple[Dict[str, Tensor], Tensor]:
-        """Loss 1 by mask-predict, and the loss of the length.
-
-        Args:
-            targets: (B, U) int64, right-padded; ``lengths`` (B,).
-            masked: (B, U) bool, True = to be predicted.
-            label_smoothing: of the masked tokens' cross-entropy, in [0, 1).
-            read_all: the denoiser reads the best token at every position, not at the masked ones alone.
-
-        Returns:
-            ``alignment``, ``length`` and, with smoothing, ``alignment_nll`` (without gradient, no part of the total), (B,) nats
-            each; what the denoiser reads, (B, upsample U).
-        """
-        assert self.length_predictor is not None and guidance.length_log_probs is not None
-        longest = self.length_predictor.max_length
-        if targets.size(1) > longest:
-            raise ValueError(
-                f"target of {targets.size(1)} tokens: --alignment mask_predict has lengths 1 to {longest} (positions of the "
-                "masked LM / --ctc-upsample); give --max-target-positions and --skip-invalid-size-inputs-valid-test, or cut it"
-            )
-        (weight, bias), pad = self.projection, self.masked_lm.sizes.padding_idx
-        outside = lengths_to_padding_mask(lengths, targets.size(1), targets.device)
-        tokens = targets.masked_fill(masked | outside, self.mask)
-        hidden = self.run_unit(tokens, lengths.clamp(min=1), self.alignment_prompts, guidance)
-        read = ~outside if read_all else masked
-        labels = targets.masked_fill(~read, pad)
-        found = linear_token_losses(hidden, weight, bias, labels, label_smoothing, ignore_index=pad, want_best=True)
-        assert found.best is not None
-        losses = {"alignment": found.nll.masked_fill(~masked, 0.0).sum(dim=1)}
-        if label_smoothing:
-            smoothed = label_smoothed(found.nll, found.smooth, label_smoothing, weight.size(0))
-            losses["alignment_nll"] = losses["alignment"].detach()
-            losses["alignment"] = smoothed.masked_fill(~masked, 0.0).sum(dim=1)
-        losses["length"] = length_nll(guidance.length_log_probs, move(lengths, targets.device))
-        return losses, self.duplicate(torch.where(read, found.best, tokens))
 
     def _denoising_loss(
         self,
