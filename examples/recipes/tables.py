@@ -43,11 +43,11 @@ def render(study: Study, ledger: Ledger, today: str, published: bool = True) -> 
 
 def index(studies: Sequence[Study]) -> str:
     """The page that lists the pages of studies."""
-    rows = [[f"[{study.title}]({study.name}.md)", study.finding] for study in studies]
+    rows = [[f"[{study.title}]({study.name}.md)", study.finding, study.cannot_tell] for study in studies]
     text = "Each page is made of a ledger and an archive of outputs in `examples/results` by `make results`. How to read them: "
     text += "[studies](../studies.md)."
     pages = "```{toctree}\n:hidden:\n:glob:\n\n*\n```"
-    return "\n\n".join(["# Results of the studies", text, _table(["study", "finding"], rows), pages]) + "\n"
+    return "\n\n".join(["# Results of the studies", text, _table(["study", "finding", "what it cannot tell"], rows), pages]) + "\n"
 
 
 def _conditions(study: Study, ledger: Ledger, today: str, published: bool) -> str:
