@@ -47,7 +47,12 @@ def index(studies: Sequence[Study]) -> str:
     text = "Each page is made of a ledger and an archive of outputs in `examples/results` by `make results`. How to read them: "
     text += "[studies](../studies.md)."
     pages = "```{toctree}\n:hidden:\n:glob:\n\n*\n```"
-    return "\n\n".join(["# Results of the studies", text, _table(["study", "finding", "what it cannot tell"], rows), pages]) + "\n"
+    return (
+        "\n\n".join(
+            ["# Results of the studies", text, _table(["study", "finding", "what it cannot tell"], rows), pages]
+        )
+        + "\n"
+    )
 
 
 def _conditions(study: Study, ledger: Ledger, today: str, published: bool) -> str:

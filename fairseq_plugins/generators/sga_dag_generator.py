@@ -60,4 +60,4 @@ class SGADAGGenerator(DenoisingGenerator):
             visited = lookahead(links, best.log_probs, on_device, weight=float(self.graph.path == "lookahead"))
         found = read_path(best, visited, self.eos)
         path = BestPath(found.tokens, found.tokens, found.log_probs)
-        return self.denoised(model, guidance, path, found.lengths.cpu())
+        return self.denoised(model, guidance, path, found.lengths)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .linear_alignment import BestPath, Posteriors, linear_alignment_loss
 from .masks import lengths_to_padding_mask, move
+from .places import Places, spread
 from .vocab_scan import DEFAULT_CHUNK_SIZE, check_chunk_size
 
 IMPOSSIBLE = float("-inf")
@@ -26,7 +27,7 @@ class Decoded(NamedTuple):
 
     tokens: Tensor  # (B, N) int64, right-padded with the filler
     log_probs: Tensor  # (B, N) float, log-probability of the tokens in nats; 0 in padding
-    lengths: Tensor  # (B,) int64
+    lengths: Tensor  # (B,) int64, on the host
 
 
 def reachable(slots: Tensor, size: int) -> Tensor:
@@ -196,11 +197,14 @@ def viterbi(links: Tensor, log_probs: Tensor, slots: Tensor, length_penalty: flo
 
 
 def read_path(path: BestPath, visited: Tensor, filler: int) -> Decoded:
-    """The tokens of the visited slots (B, T) bool; a sentence without any gets one ``filler``."""
-    lengths = visited.sum(dim=1)
+    """The tokens of the visited slots (B, T) bool; a sentence without any gets one ``filler``.
+
+    Waits for the device once, to know where they are.
+    """
+    seen, device = visited.cpu(), visited.device
+    lengths = seen.sum(dim=1)
     size = max(int(lengths.max()), 1) if len(lengths) else 1
-    places = ~lengths_to_padding_mask(lengths, size)
-    tokens = path.tokens.new_full(places.shape, filler)
-    log_probs = path.log_probs.new_zeros(places.shape)
-    tokens[places], log_probs[places] = path.tokens[visited], path.log_probs[visited]
-    return Decoded(tokens, log_probs, lengths.clamp(min=1))
+    there = Places(*(move(part, device) for part in Places.where(seen)))
+    inside = Places.inside(lengths, size, device)
+    tokens = spread(path.tokens[there], inside, (len(lengths), size), filler)
+    return Decoded(tokens, spread(path.log_probs[there], inside, tokens.shape), lengths.clamp(min=1))
