@@ -16,7 +16,15 @@ import torch
 from torch import Tensor
 
 from .places import Places, spread
-from .vocab_scan import DEFAULT_CHUNK_SIZE, TOKEN_BLOCK, VocabScan, accumulation_dtype, chunk_logits, scan_vocabulary
+from .vocab_scan import (
+    DEFAULT_CHUNK_SIZE,
+    TOKEN_BLOCK,
+    VocabScan,
+    accumulation_dtype,
+    chunk_logits,
+    scan_vocabulary,
+    training_chunk,
+)
 
 
 class BestPath(NamedTuple):
@@ -85,6 +93,7 @@ def _scan(
     expected: bool = False,
 ) -> Tuple[VocabScan, Tensor]:
     """The scan of the slots inside, and the labels' log-probabilities, (B, T, K)."""
+    chunk_size = training_chunk(chunk_size, hidden.device)
     scan = scan_vocabulary(hidden[inside], weight, bias, chunk_size, expected, blank, ids[inside.rows])
     assert scan.picked is not None
     return scan, spread(scan.picked - scan.log_sum_exp[:, None], inside, hidden.shape[:2])
@@ -178,14 +187,14 @@ def _trained_gradients(ctx: Any, grad_loss: Tensor) -> Tuple[Optional[Tensor], T
     scale = grad_loss[ctx.inside.rows]  # N
     if used is not None:
         scale = (scale * used).masked_fill(~feasible[ctx.inside.rows], 0.0)
-    flat = hidden[ctx.inside]  # N C
+    flat, chunk_size = hidden[ctx.inside], training_chunk(ctx.chunk_size, hidden.device)  # N C
     grad_flat = flat.new_zeros(flat.shape, dtype=dtype)
     grad_weight = torch.zeros_like(weight, dtype=dtype)
     grad_bias = weight.new_zeros(weight.size(0), dtype=dtype)
     for first in range(0, flat.size(0), TOKEN_BLOCK):
         block = slice(first, first + TOKEN_BLOCK)
-        for start in range(0, weight.size(0), ctx.chunk_size):
-            end = min(start + ctx.chunk_size, weight.size(0))
+        for start in range(0, weight.size(0), chunk_size):
+            end = min(start + chunk_size, weight.size(0))
             share = chunk_logits(flat[block], weight, bias, start, end)
             share = share.sub_(log_sum_exp[block, None]).exp_().mul_(scale[block, None])
             grad_bias[start:end] += share.sum(dim=0)

@@ -13,6 +13,10 @@ from .linear import linear_rows
 DEFAULT_CHUNK_SIZE = 8192
 """Vocabulary rows a chunk; with TOKEN_BLOCK tokens, 64 MiB of float32 logits."""
 
+CPU_CHUNK_SIZE = 2048
+"""Vocabulary rows per chunk, at most, in training on the CPU: a scan reads and writes its logits several times, and 16 MiB of them
+stay in the cache. In bfloat16 twice as fast as 64 MiB at 8,000 rows in all, a tenth faster at 250,000."""
+
 TOKEN_BLOCK = 2048
 """Tokens a block: enough rows for the matrix product to run at full speed, few enough to bound the memory."""
 
@@ -84,6 +88,11 @@ def _exact_rows(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: i
 def check_chunk_size(chunk_size: int, name: str = "chunk_size") -> None:
     if chunk_size < 1:
         raise ValueError(f"{name} must be at least 1 vocabulary row; got {chunk_size}")
+
+
+def training_chunk(chunk_size: int, device: torch.device) -> int:
+    """Vocabulary rows per chunk for a loss and its gradient; decoding keeps the chunks in which weights may be packed."""
+    return min(chunk_size, CPU_CHUNK_SIZE) if device.type == "cpu" else chunk_size
 
 
 def scan_vocabulary(
