@@ -6,11 +6,11 @@
         --source test.en --reference test.de [--sentences 200] [--batch 32] [--name NAME]
 
 Each system decodes the same sentences, one by one and in batches: SGA without a pass, with one forced pass, and with at most 8 and
-10 (how many a sentence took is in the histogram); SGA that aligns by mask-predict with 2, 4 and 8 iterations, each without and with
-at most 10 passes; systems that write from left to right with beam 5 and 1. Any system of the stock
-translation tasks can be named: transformers, gpt_msp, several languages in one model with their tags, mBART. A system whose
-data-bin or pieces differ brings its own. The first system named AT is the base of the ratios, or else the first one. The results
-are of one table: ``--name`` keeps them beside those of another.
+10 (how many a sentence took is in the histogram); SGA that aligns by mask-predict with 2, 4 and 8 iterations, and by a graph with
+lookahead and viterbi, each without and with at most 10 passes; systems that write from left to right with beam 5 and 1. Any
+system of the stock translation tasks can be named: transformers, gpt_msp, several languages in one model with their tags, mBART.
+A system whose data-bin or pieces differ brings its own. The first system named AT is the base of the ratios, or else the first
+one. The results are of one table: ``--name`` keeps them beside those of another.
 """
 
 import argparse
@@ -42,7 +42,11 @@ MASK_PREDICT: List[Dict[str, Any]] = [
     for passes in (0, 10)
     for iterations in (2, 4, 8)
 ]
-TASK_OPTIONS = ("mask_predict_iterations",)
+GRAPH: List[Dict[str, Any]] = [
+    {"dag_decoding": path, "iter_decode_max_iter": passes} for passes in (0, 10) for path in ("lookahead", "viterbi")
+]
+BY_ALIGNMENT = {"mask_predict": MASK_PREDICT, "dag": GRAPH}
+TASK_OPTIONS = ("mask_predict_iterations", "dag_decoding")
 """Options that are the task's; the others are those of generation."""
 BEAMS: List[Dict[str, Any]] = [{"beam": beam, "max_len_a": 1.2, "max_len_b": 10} for beam in (5, 1)]
 DECODINGS: Dict[str, List[Dict[str, Any]]] = {
@@ -150,7 +154,7 @@ def own_name(data: Path, language: str) -> str:
 
 def decodings(task: str, model: Any) -> List[Dict[str, Any]]:
     """Options of the generators; a model without a denoiser has nothing to pass."""
-    found = MASK_PREDICT if getattr(model, "alignment", "ctc") == "mask_predict" else DECODINGS[task]
+    found = BY_ALIGNMENT.get(getattr(model, "alignment", "ctc"), DECODINGS[task])
     if getattr(model, "has_denoiser", True):
         return found
     return [options for options in found if options["iter_decode_max_iter"] == 0]
@@ -160,9 +164,13 @@ def described(options: Dict[str, Any]) -> str:
     """A decoding in words."""
     if "beam" in options:
         return f"beam {options['beam']}"
+    denoised = "denoiser, " * bool(
+        options["iter_decode_max_iter"]
+    )  # the plot has a curve for what stands before the last comma
     if "mask_predict_iterations" in options:
-        # The plot has a curve for what stands before the last comma.
-        return f"{'denoiser, ' * bool(options['iter_decode_max_iter'])}{options['mask_predict_iterations']} iterations"
+        return f"{denoised}{options['mask_predict_iterations']} iterations"
+    if "dag_decoding" in options:
+        return denoised + options["dag_decoding"]
     return "1 forced pass" if options == FORCED else f"at most {options['iter_decode_max_iter']} passes"
 
 
