@@ -139,14 +139,14 @@ class SGACTCCriterion(SummedCriterion):
         loss = torch.stack(weighted).sum()
         tokens, sentences = int(lengths.sum()), len(lengths)
         sample_size = sentences if self.cfg.sentence_avg else tokens
-        unalignable = 0 if slots is None else (~self._alignable(targets, slots, lengths, inner.blank)).sum()
+        fitting = [self._alignable(name, targets, room, lengths, inner.blank) for name, room in slots.items()]
+        unalignable = (~torch.stack(fitting).all(dim=0)).sum() if fitting else 0
         counts = {"ntokens": tokens, "nsentences": sentences}
         parts = {name + "_loss": part.detach().sum() for name, part in losses.items()}
         return self.result(loss, sample_size, counts, unalignable=unalignable, **parts)
 
-    @staticmethod
-    def _alignable(targets: Tensor, slots: Tensor, lengths: Tensor, blank: int) -> Tensor:
-        """(B,) bool: which targets the slots have room for."""
+    def _alignable(self, name: str, targets: Tensor, slots: Tensor, lengths: Tensor, blank: int) -> Tensor:
+        """(B,) bool: which targets the ``slots`` (B,) of the loss ``name`` have room for."""
         return alignable(targets, slots, lengths, blank)
 
     def _check_alignment(self, found: str) -> None:

@@ -93,7 +93,7 @@ class ATReranker:
         equal shares of the new ``score``. A source or a hypothesis longer than the model's positions raises ValueError.
 
         ``sources`` (B, S) int64 are padded anywhere, with or without ``<s>``; each has hypotheses with ``tokens`` and
-        ``ctc_score``.
+        ``score``, that of CTC with the bonus of its tokens.
         """
         pad = self.dictionary.pad()
         plain = [row[row.ne(pad) & row.ne(self.bos)] for row in sources.cpu()]
@@ -111,7 +111,7 @@ class ATReranker:
     def _combine(self, hypothesis: Dict[str, Any], at_score: Tensor) -> None:
         weight, tokens = self.options.weight, hypothesis["tokens"]
         length = 1 + int(tokens.ne(self.dictionary.eos()).sum())
-        both = (1.0 - weight) * hypothesis["ctc_score"] + weight * at_score.to(hypothesis["ctc_score"])
+        both = (1.0 - weight) * hypothesis["score"] + weight * at_score.to(hypothesis["score"])
         score = both / length**self.options.length_penalty
         hypothesis.update(at_score=at_score, score=score, positional_scores=(score / len(tokens)).repeat(len(tokens)))
 

@@ -37,8 +37,8 @@ class SGADAGGenerator(DenoisingGenerator):
     """A path of the graph, then the denoiser; with the interface of fairseq's generators.
 
     greedy: from slot to the likeliest next slot; lookahead: to the one with the best link times token; viterbi: the likeliest path
-    with its tokens, divided by the number of tokens to the power of ``--lenpen``. The tokens are duplicated and denoised as after
-    mask-predict; with ``--iter-decode-max-iter 0`` or without a denoiser they are the result as they are.
+    with its tokens, divided by the number of tokens to the power of ``--lenpen``. Of equal neighbours one token stays. They are
+    duplicated and denoised as after mask-predict; with ``--iter-decode-max-iter 0`` or without a denoiser they are the result.
 
     Source: Huang et al. 2022 (DA-Transformer); Shao et al. 2022 (Viterbi).
     """
@@ -58,6 +58,6 @@ class SGADAGGenerator(DenoisingGenerator):
             visited = viterbi(links, best.log_probs, on_device, self.graph.length_penalty)
         else:
             visited = lookahead(links, best.log_probs, on_device, weight=float(self.graph.path == "lookahead"))
-        found = read_path(best, visited, self.eos)
+        found = read_path(best, visited, model.mask if self.passes(model) else self.eos)
         path = BestPath(found.tokens, found.tokens, found.log_probs)
         return self.denoised(model, guidance, path, found.lengths)

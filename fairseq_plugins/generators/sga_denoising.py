@@ -96,6 +96,10 @@ class DenoisingGenerator:
         """The hypotheses of one model, in evaluation mode and without gradients; ``src_lengths`` lie on the host."""
         raise NotImplementedError
 
+    def passes(self, model: Any) -> bool:
+        """Whether there are denoising passes."""
+        return bool(model.has_denoiser and self.options.max_iter)
+
     def denoise(
         self,
         model: Any,
@@ -163,7 +167,7 @@ class DenoisingGenerator:
         """
         steps = torch.zeros_like(lengths)
         history = [path] if self.options.retain_history else None
-        if not (model.has_denoiser and self.options.max_iter):
+        if not self.passes(model):
             return self.hypotheses(path, lengths, steps, None, history)
         slots = model.denoiser_slots(lengths)
         last = self.denoise(model, guidance, slots, BestPath(*map(model.duplicate, path)), steps, history)

@@ -31,7 +31,8 @@ class Transitions(nn.Module):
         """
         size = hidden.size(1)
         dtype = accumulation_dtype(hidden.dtype)
-        scores = torch.matmul(self.query(hidden), self.key(hidden).transpose(1, 2)).to(dtype) * hidden.size(2) ** -0.5
+        query = self.query(hidden) * hidden.size(2) ** -0.5  # before the product, which float16 could not hold
+        scores = torch.matmul(query, self.key(hidden).transpose(1, 2)).to(dtype)
         places = torch.arange(size, device=hidden.device)
         scores = scores + self.distance.to(dtype)[(places[None, :] - places[:, None] - 1).clamp(0, FURTHEST - 1)]
         allowed = reachable(move(slots, hidden.device), size)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import List, NamedTuple, Optional, Tuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .linear_alignment import BestPath, Posteriors, linear_alignment_loss
@@ -20,6 +21,7 @@ from .places import Places, spread
 from .vocab_scan import DEFAULT_CHUNK_SIZE, check_chunk_size
 
 IMPOSSIBLE = float("-inf")
+NOWHERE = -1
 
 
 class Decoded(NamedTuple):
@@ -159,6 +161,7 @@ def lookahead(links: Tensor, log_probs: Tensor, slots: Tensor, weight: float = 1
     last = slots - 1
     silent = _emitting(log_probs, slots).isinf()
     following = (links + weight * log_probs.masked_fill(silent, 0.0)[:, None, :]).argmax(dim=2)  # B T
+    following.scatter_(1, last[:, None], last[:, None])
     place, visited = torch.zeros_like(slots), torch.zeros_like(silent)
     for _ in range(links.size(1) - 1):  # not until all have ended: that would wait for the device in every step
         place = following.gather(1, place[:, None])[:, 0].minimum(last)
@@ -197,10 +200,11 @@ def viterbi(links: Tensor, log_probs: Tensor, slots: Tensor, length_penalty: flo
 
 
 def read_path(path: BestPath, visited: Tensor, filler: int) -> Decoded:
-    """The tokens of the visited slots (B, T) bool; a sentence without any gets one ``filler``.
+    """The tokens of the visited slots (B, T) bool, each run of equal ones once; a sentence without any gets one ``filler``.
 
-    Waits for the device once, to know where they are.
+    A repeated token is nearly always a slot too many, and the authors of DA-Transformer drop it too. Waits for the device once.
     """
+    visited = visited & ~_repeated(path.tokens, visited)
     seen, device = visited.cpu(), visited.device
     lengths = seen.sum(dim=1)
     size = max(int(lengths.max()), 1) if len(lengths) else 1
@@ -208,3 +212,10 @@ def read_path(path: BestPath, visited: Tensor, filler: int) -> Decoded:
     inside = Places.inside(lengths, size, device)
     tokens = spread(path.tokens[there], inside, (len(lengths), size), filler)
     return Decoded(tokens, spread(path.log_probs[there], inside, tokens.shape), lengths.clamp(min=1))
+
+
+def _repeated(tokens: Tensor, visited: Tensor) -> Tensor:
+    """(B, T) bool, where the visited slot before holds the same token."""
+    place = torch.arange(tokens.size(1), device=tokens.device).expand_as(tokens).masked_fill(~visited, NOWHERE)
+    before = F.pad(place.cummax(dim=1).values, (1, 0), value=NOWHERE)[:, :-1]
+    return before.ne(NOWHERE) & tokens.gather(1, before.clamp(min=0)).eq(tokens)

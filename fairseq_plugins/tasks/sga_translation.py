@@ -171,11 +171,19 @@ class SGATranslationTask(OwnRun, TranslationTask):
     def build_generator(
         self, models: List[Any], args: Any, seq_gen_cls: Any = None, extra_gen_cls_kwargs: Any = None, **kwargs: Any
     ) -> DenoisingGenerator:
-        """Make the generator from the decoding options; ValueError for one that has no meaning here."""
+        """Make the generator from the decoding options; ValueError for one that has no meaning here.
+
+        Options of this task may stand in ``args`` too, as in ``--eval-bleu-args``.
+        """
+
+        def given(name: str) -> Any:
+            value = getattr(args, name, None)
+            return getattr(self.cfg, name) if value is None else value
+
         cfg, dictionary = self.cfg, self.target_dictionary
         lenpen = getattr(args, "lenpen", 1.0)
         first: Any = models[0] if models else None
-        graph = graph_options(first, cfg.dag_decoding, lenpen)
+        graph = graph_options(first, given("dag_decoding"), lenpen)
         refuse_unread_options(args, models, reads_lenpen=bool(cfg.rerank_at) or graph is not None)
         options = IterationOptions(
             max_iter=getattr(args, "iter_decode_max_iter", 10),
@@ -184,7 +192,7 @@ class SGATranslationTask(OwnRun, TranslationTask):
         )
         if cfg.pack_weights:
             pack_weights(models)
-        mask_predict = mask_predict_options(first, cfg.mask_predict_iterations, cfg.length_beam)
+        mask_predict = mask_predict_options(first, given("mask_predict_iterations"), given("length_beam"))
         without_ctc = mask_predict is not None or graph is not None
         if without_ctc and cfg.rerank_at:
             raise ValueError(
@@ -193,11 +201,11 @@ class SGATranslationTask(OwnRun, TranslationTask):
             )
         rerank = rerank_options(cfg.rerank_at, cfg.rerank_at_weight, lenpen)
         beam = beam_options(
-            cfg.iter_decode_ctc_beam,
-            cfg.iter_decode_ctc_candidates,
+            given("iter_decode_ctc_beam"),
+            given("iter_decode_ctc_candidates"),
             getattr(args, "nbest", 1),
             rerank is not None,
-            cfg.iter_decode_ctc_bonus,
+            given("iter_decode_ctc_bonus"),
         )
         if without_ctc and beam.size:
             raise ValueError(

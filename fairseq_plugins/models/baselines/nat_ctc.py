@@ -126,12 +126,12 @@ class NATCTCModel(SlotModel):
         target_lengths: Tensor,
         chunk_size: int = DEFAULT_CHUNK_SIZE,
         **_: Any,
-    ) -> Tuple[Dict[str, Tensor], Tensor]:
+    ) -> Tuple[Dict[str, Tensor], Dict[str, Tensor]]:
         """CTC loss of a batch; arguments and results are those of the SGA model, options of its denoiser are ignored."""
         slots = self.slot_lengths(src_lengths)
         hidden = self.align(self.encode(src_tokens), slots)
         loss = linear_ctc_loss(hidden, *self.projection, targets, slots, target_lengths, self.blank, chunk_size)
-        return {"alignment": loss}, slots
+        return {"alignment": loss}, {"alignment": slots}
 
 
 def check_config(cfg: NATCTCConfig) -> None:

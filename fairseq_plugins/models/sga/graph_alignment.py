@@ -6,6 +6,7 @@ from torch import Tensor
 
 from ...ops.dag import Decoded, linear_dag_with_best, lookahead, read_path
 from ...ops.masks import move
+from .glancing import Glance
 from .guidance import Guidance
 
 COPIES = 2
@@ -15,23 +16,26 @@ COPIES = 2
 def graph_loss(
     model: Any,
     guidance: Guidance,
-    tokens: Optional[Tensor],
+    seen: Optional[Glance],
     slots: Tensor,
     targets: Tensor,
     target_lengths: Tensor,
     chunk_size: int,
 ) -> Tuple[Tensor, Optional[Decoded]]:
-    """Loss 1 per sentence, (B,) nats, and with a denoiser the tokens of the lookahead path.
+    """Loss 1 per sentence, (B,) nats, and with a denoiser the tokens of the lookahead path, without a glance at the target.
 
-    ``tokens`` (B, T) are what the alignment unit reads, ``<mask>`` everywhere when None; ``slots`` and ``target_lengths`` (B,),
+    ``seen`` is what the alignment unit reads, ``<mask>`` everywhere when None; ``slots`` and ``target_lengths`` (B,),
     ``targets`` (B, U).
     """
-    hidden, links = model.align_graph(guidance, slots, tokens)
+    hidden, links = model.align_graph(guidance, slots, None if seen is None else seen.tokens)
     weight, bias = model.projection
+    want_best = model.has_denoiser and seen is None
     loss, path = linear_dag_with_best(
-        hidden, weight, bias, links, targets, slots, target_lengths, model.blank, chunk_size, model.has_denoiser
+        hidden, weight, bias, links, targets, slots, target_lengths, model.blank, chunk_size, want_best
     )
-    if path is None:
+    if not model.has_denoiser:
         return loss, None
+    if seen is not None:
+        path, links = seen.path, seen.links
     visited = lookahead(links.detach(), path.log_probs, move(slots, links.device))
     return loss, read_path(path, visited, model.mask)

@@ -260,7 +260,7 @@ class SGAModel(SlotModel):
         masked: Optional[Tensor] = None,
         glancing: float = 0.0,
         **masked_options: Any,
-    ) -> Tuple[Dict[str, Tensor], Optional[Tensor]]:
+    ) -> Tuple[Dict[str, Tensor], Dict[str, Tensor]]:
         """The losses of a batch (Eq. 7). The output projection runs in here, in chunks, never as B x T x V.
 
         Args:
@@ -273,20 +273,23 @@ class SGAModel(SlotModel):
 
         Returns:
             The losses by name, (B,) nats each: ``alignment``, with a denoiser ``denoising`` (mean over the steps), and those of
-            :func:`masked_losses`; the CTC slots of each sentence, (B,), None where there are none.
+            :func:`masked_losses`; by the same names the slots that each loss aligns with, (B,), of those that do.
         """
         guidance = self.encode(src_tokens)
         slots = self.slot_lengths(src_lengths if masked is None else target_lengths.clamp(min=1))
         given: Dict[str, Any] = {"targets": targets, "target_lengths": target_lengths, "chunk_size": chunk_size}
         ctc = self._ctc(given)
+        aligned = {}
         if masked is None:
             losses, tokens, read = self._alignment_loss(guidance, slots, ctc, glancing, given)
+            aligned["alignment"] = slots
         else:
             losses, tokens = masked_losses(self, guidance, targets, target_lengths, masked, **masked_options)
             read = slots
         if self.has_denoiser:
             losses["denoising"] = self._denoising_loss(tokens, read, guidance, ctc, corrupt, unroll)
-        return losses, slots if self.has_denoiser or masked is None else None
+            aligned["denoising"] = read
+        return losses, aligned
 
     def _ctc(self, given: Dict[str, Any]) -> CTC:
         weight, bias = self.projection
@@ -295,10 +298,16 @@ class SGAModel(SlotModel):
     def _alignment_loss(
         self, guidance: Guidance, slots: Tensor, ctc: CTC, glancing: float, given: Dict[str, Any]
     ) -> Tuple[Dict[str, Tensor], Optional[Tensor], Tensor]:
-        """Loss 1 by CTC or by a graph; with a denoiser, what it reads (B, T), and how many slots of it (B,)."""
+        """Loss 1 by CTC or by a graph; with a denoiser, what it reads (B, T), and how many slots of it (B,).
+
+        The denoiser reads what the alignment gives without a glance at the target, as in decoding.
+        """
         seen = glanced(self, guidance, slots, ratio=glancing, **given) if glancing else None
         if self.transitions is None:
-            loss, path = ctc(self.align(guidance, slots, seen), input_lengths=slots, want_best=self.has_denoiser)
+            tokens, best = (None, None) if seen is None else (seen.tokens, seen.path)
+            want_best = self.has_denoiser and seen is None
+            loss, path = ctc(self.align(guidance, slots, tokens), input_lengths=slots, want_best=want_best)
+            path = path or best
             return {"alignment": loss}, None if path is None else self.denoiser_input(path), slots
         loss, decoded = graph_loss(self, guidance, seen, slots, **given)
         if decoded is None:
@@ -317,7 +326,7 @@ class SGAModel(SlotModel):
         """Loss 2; ``tokens`` are ids: nothing flows back through them, it reaches theta_s through the guidance. (B,) nats."""
         assert tokens is not None and self.denoiser_prompts is not None
         if not unroll:  # data-parallel training wants a gradient, if only zero, for every parameter
-            parts = [0.0 * part.sum() for part in self.denoiser_prompts.parameters()]
+            parts = [(0.0 * part).sum() for part in self.denoiser_prompts.parameters()]
             return torch.stack(parts).sum().expand(len(tokens))
         steps: List[Tensor] = []
         for step in range(unroll):

@@ -26,6 +26,18 @@ def test_targets_without_room_count_and_cost_nothing(device):
     torch.testing.assert_close(loss, expected, rtol=1e-10, atol=1e-10)
 
 
+def test_a_path_too_short_for_the_denoiser_counts(monkeypatch):
+    model, lengths = builders.sga_model(alignment="dag"), torch.tensor([12, 10, 16])
+    monkeypatch.setattr(type(model), "denoiser_slots", lambda self, counts: lengths)
+    monkeypatch.setattr(type(model), "duplicate", lambda self, tokens: tokens.new_full((3, 16), 7))
+    targets = builders.target_rows([6, 6, 6])
+    targets[0] = torch.tensor([7, 8, 9, 10, 11, 12, builders.EOS])
+    targets[1] = torch.tensor([7] * 6 + [builders.EOS])  # with its repeats 11 slots
+    targets[2] = torch.tensor([7] * 6 + [builders.EOS])
+    _, _, logged = criterion()(model, builders.batch(builders.source_rows([5, 5, 5]), targets))
+    assert int(logged["unalignable"]) == 1
+
+
 @pytest.mark.parametrize(("kind", "alignment"), [(SGADAGCriterion, "dag"), (SGACTCCriterion, "ctc")])
 def test_glancing_follows_its_schedule_in_training_alone(kind, alignment, monkeypatch):
     model, sample, seen = builders.sga_model(alignment=alignment), builders.sample(), []

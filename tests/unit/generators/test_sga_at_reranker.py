@@ -66,7 +66,8 @@ def hypotheses():
 
 
 def hypothesis(tokens, score):
-    return {"tokens": torch.tensor(tokens), "ctc_score": torch.tensor(score, dtype=torch.float64), "steps": 2}
+    score = torch.tensor(score, dtype=torch.float64)
+    return {"tokens": torch.tensor(tokens), "ctc_score": score - 0.25, "score": score, "steps": 2}
 
 
 SOURCES = builders.source_rows([4, 9, 6])
@@ -88,7 +89,7 @@ def test_scores_and_order_are_those_of_a_loop_over_the_tokens(weight, length_pen
         after = scored[number, tokens]
         assert float(after["at_score"]) == pytest.approx(expected, abs=1e-4)  # stock takes its softmax in float32
         assert (after["ctc_score"], after["steps"]) == (before["ctc_score"], 2)
-        both = ((1 - weight) * float(before["ctc_score"]) + weight * expected) / (len(labels) + 1) ** length_penalty
+        both = ((1 - weight) * float(before["score"]) + weight * expected) / (len(labels) + 1) ** length_penalty
         assert float(after["score"]) == pytest.approx(both, abs=1e-4)
         assert float(after["positional_scores"].sum()) == pytest.approx(both, abs=1e-4)
         assert len(after["positional_scores"]) == len(tokens)

@@ -72,3 +72,5 @@ def test_the_task_builds_it():
     task.cfg.dag_decoding = "viterbi"
     found = task.build_generator([model], Namespace(iter_decode_max_iter=2, lenpen=0.5))
     assert isinstance(found, SGADAGGenerator) and found.graph == GraphOptions("viterbi", 0.5)
+    found = task.build_generator([model], Namespace(dag_decoding="greedy"))  # as --eval-bleu-args give it
+    assert found.graph == GraphOptions("greedy", 1.0)

@@ -38,3 +38,13 @@ def test_gradients_are_finite_where_no_path_goes():
     links = module(builders.drawing(2)(len(SLOTS), max(SLOTS), WIDTH), torch.tensor(SLOTS))
     links.masked_fill(links.isinf(), 0.0).sum().backward()
     assert all(bool(parameter.grad.isfinite().all()) for parameter in module.parameters())
+
+
+@torch.no_grad()
+def test_large_scores_are_finite_in_float16(device):
+    module = transitions.Transitions(256)
+    for linear in (module.query, module.key):
+        linear.weight.copy_(torch.eye(256))
+    hidden = torch.full((1, 6, 256), 30.0)  # products of 230,400; float16 ends at 65,504
+    links = module.to(device).half()(hidden.to(device).half(), torch.tensor([6]))
+    assert not bool(links.isnan().any())

@@ -121,8 +121,26 @@ def test_lookahead_follows_the_best_step(weight):
             place = worth.index(max(worth))
             expected += [place] * (place < size - 1)
         assert visited[row].nonzero()[:, 0].tolist() == expected
-    decoded = dag.read_path(BestPath(path.indices, path.indices, path.values), visited, filler=2)
-    for row in range(len(SLOTS)):
-        tokens = path.indices[row][visited[row]].tolist() or [2]
-        assert decoded.tokens[row, : int(decoded.lengths[row])].tolist() == tokens
-        assert not bool(decoded.log_probs[row, int(visited[row].sum()) :].any())
+
+
+def test_a_path_is_read_without_repeats():
+    generator = torch.Generator().manual_seed(3)
+    repeats = 0
+    for size in (1, 2, 9):
+        tokens = torch.randint(2, (40, size), generator=generator) + 5
+        visited = torch.rand(40, size, generator=generator) < 0.6
+        log_probs = torch.rand(40, size, generator=generator) - 2
+        decoded = dag.read_path(BestPath(tokens, tokens, log_probs), visited, filler=2)
+        for row in range(40):
+            places = visited[row].nonzero()[:, 0].tolist()
+            kept = [
+                at
+                for before, at in zip([None, *places], places)
+                if before is None or tokens[row, before] != tokens[row, at]
+            ]
+            repeats += len(places) - len(kept)
+            assert decoded.lengths[row] == max(len(kept), 1)
+            assert decoded.tokens[row, : max(len(kept), 1)].tolist() == (tokens[row, kept].tolist() or [2])
+            assert decoded.log_probs[row, : len(kept)].tolist() == log_probs[row, kept].tolist()
+            assert not bool(decoded.log_probs[row, len(kept) :].any())
+    assert repeats > 20

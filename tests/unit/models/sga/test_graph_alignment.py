@@ -30,7 +30,8 @@ def test_losses_are_those_of_the_graph_and_of_its_denoised_path():
     )
     torch.testing.assert_close(losses["alignment"], plain[0], rtol=1e-4, atol=1e-4)
     visited = dag.lookahead(links.detach(), logits.detach().log_softmax(-1).amax(-1), slots)
-    read = [logits[row].argmax(-1)[visited[row]].repeat_interleave(2) for row in range(len(slots))]
+    read = [logits[row].argmax(-1)[visited[row]].unique_consecutive() for row in range(len(slots))]
+    read = [row.repeat_interleave(2) for row in read]
     read = [row if len(row) else row.new_tensor([model.mask] * 2) for row in read]  # a path that emits nothing
     counts = torch.tensor([len(row) for row in read])
     hidden = model.denoise(builders.pad(read, value=model.mask), guidance, counts)
@@ -60,7 +61,7 @@ def test_glancing_shows_tokens_of_the_best_alignment(alignment):
     model, sample = model_of(alignment), builders.sample()
     source, lengths, targets = inputs(sample)
     given = model, model.encode(source), 3 * lengths, targets, LENGTHS, 64
-    aligned, best = aligned_tokens(model, sample)
+    aligned, path, _ = aligned_tokens(model, sample)
     for row, length in enumerate(LENGTHS.tolist()):
         size = 3 * int(lengths[row])
         kept = aligned[row][aligned[row] >= 0]
@@ -72,11 +73,11 @@ def test_glancing_shows_tokens_of_the_best_alignment(alignment):
             collapsed, _ = ctc.collapse(kept[None], torch.tensor([size]), model.blank)
             assert collapsed[0].tolist() == wanted
     torch.manual_seed(1)
-    shown = torch.stack([glancing.glanced(*given, ratio=0.5) for _ in range(400)])
+    shown = torch.stack([glancing.glanced(*given, ratio=0.5).tokens for _ in range(400)])
     hidden = shown == model.mask
     assert torch.equal(shown[~hidden], aligned.expand_as(shown)[~hidden])
     some = aligned >= 0
-    wrong = (some & (best != aligned)).sum(1) / some.sum(1)
+    wrong = (some & (path.tokens != aligned)).sum(1) / some.sum(1)
     shares = (~hidden).sum(2).float().mean(0) / some.sum(1)
     torch.testing.assert_close(shares, 0.5 * wrong, rtol=0, atol=0.05)
 
@@ -88,10 +89,20 @@ def test_glanced_slots_are_what_the_alignment_unit_reads():
     found = builders.forward_losses(model, sample, glancing=1.0)["alignment"]
     torch.manual_seed(3)
     guidance = model.encode(sample["net_input"]["src_tokens"])
-    seen = glancing.glanced(model, guidance, 3 * lengths, targets, LENGTHS, 64, 1.0)
+    seen = glancing.glanced(model, guidance, 3 * lengths, targets, LENGTHS, 64, 1.0).tokens
     assert bool((seen != model.mask).any())
     hidden, links = model.align_graph(guidance, 3 * lengths, seen)
     expected, _ = dag.linear_dag_with_best(hidden, *model.projection, links, targets, 3 * lengths, LENGTHS, model.blank)
     torch.testing.assert_close(found, expected)
     plain = builders.forward_losses(model, sample)["alignment"]
     assert float((found - plain).detach().abs().max()) > 1e-2
+
+
+@pytest.mark.parametrize("alignment", ["ctc", "dag"])
+def test_the_denoiser_reads_what_decoding_would_give_it(alignment, monkeypatch):
+    model, sample, read = model_of(alignment), builders.sample(), []
+    original = type(model).denoise
+    monkeypatch.setattr(type(model), "denoise", lambda self, *given: read.append(given[0]) or original(self, *given))
+    plain, glanced = (builders.forward_losses(model, sample, glancing=share)["alignment"] for share in (0.0, 1.0))
+    assert not torch.allclose(plain, glanced), "the alignment unit has seen something"
+    assert torch.equal(*read)
