@@ -37,5 +37,6 @@ def graph_loss(
         return loss, None
     if seen is not None:
         path, links = seen.path, seen.links
+    assert path is not None
     visited = lookahead(links.detach(), path.log_probs, move(slots, links.device))
     return loss, read_path(path, visited, model.mask)
