@@ -12,7 +12,11 @@ from fairseq_plugins.checkpoints.reading import read_checkpoint
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 FOLDER = EXAMPLES / "quickstart" / "masked_lm"
-LIMITS = {FOLDER: 5_000_000, EXAMPLES / "sga" / "masked_lm": 10_500_000}
+LIMITS = {
+    FOLDER: 5_000_000,
+    EXAMPLES / "sga" / "masked_lm": 10_500_000,
+    EXAMPLES / "miniature" / "masked_lm" / "model": 12_000_000,
+}
 
 
 def entries_of(folder):
