@@ -25,7 +25,6 @@ import sacrebleu
 import sentencepiece
 import torch
 from fairseq import checkpoint_utils, utils
-from omegaconf import OmegaConf
 
 import fairseq_plugins  # noqa: F401  (registers what checkpoints may hold)
 from data_prep.io import read_lines
@@ -46,8 +45,6 @@ GRAPH: List[Dict[str, Any]] = [
     {"dag_decoding": path, "iter_decode_max_iter": passes} for passes in (0, 10) for path in ("lookahead", "viterbi")
 ]
 BY_ALIGNMENT = {"mask_predict": MASK_PREDICT, "dag": GRAPH}
-TASK_OPTIONS = ("mask_predict_iterations", "dag_decoding")
-"""Options that are the task's; the others are those of generation."""
 BEAMS: List[Dict[str, Any]] = [{"beam": beam, "max_len_a": 1.2, "max_len_b": 10} for beam in (5, 1)]
 DECODINGS: Dict[str, List[Dict[str, Any]]] = {
     "sga_translation": PASSES,
@@ -137,11 +134,8 @@ def load(source: Source, pair: str, device: torch.device) -> List[System]:
     for options in decodings(cfg.task._name, model):
         # One model each: a stock BART keeps the beam of a generator that was built on it, if that is above 1.
         own = copy.deepcopy(model)
-        for option in TASK_OPTIONS:
-            if option in options:
-                setattr(task.cfg, option, options[option])
-        chosen = {option: value for option, value in options.items() if option not in TASK_OPTIONS}
-        generator = task.build_generator([own], OmegaConf.merge(cfg.generation, chosen))
+        given = argparse.Namespace(**{**dict(cfg.generation), **options})
+        generator = task.build_generator([own], given)
         systems.append(System(f"{source.name}, {described(options)}", task, own, generator, pieces))
     return systems
 

@@ -21,7 +21,8 @@ def test_a_graph_trains_and_is_decoded_by_every_path(world, train, decode, tmp_p
         full = decode(world.data, file, f"{TASK} --max-sentences 5 {passes} --dag-decoding {path}")
         history, steps = hypotheses(full, "E"), hypotheses(full, "I")
         assert len(hypotheses(full)) == 12 and len(history) == sum(int(step) + 1 for step in steps.values())
-        found[path] = {key: history[f"{key}_0"] for key in steps}
+        # A path without tokens is read by the denoiser as <mask>.
+        found[path] = {key: history[f"{key}_0"].replace("<mask>", "") for key in steps}
     assert hypotheses(decode(world.data, file, f"{TASK} --iter-decode-max-iter 0")) == found["lookahead"]
     assert found["lookahead"] != found["viterbi --lenpen 2"]
     refused = decode(world.data, file, f"{TASK} --iter-decode-ctc-beam 2", check=False)

@@ -279,10 +279,9 @@ class SGAModel(SlotModel):
         slots = self.slot_lengths(src_lengths if masked is None else target_lengths.clamp(min=1))
         given: Dict[str, Any] = {"targets": targets, "target_lengths": target_lengths, "chunk_size": chunk_size}
         ctc = self._ctc(given)
-        aligned = {}
+        aligned = {"alignment": slots} if masked is None else {}
         if masked is None:
             losses, tokens, read = self._alignment_loss(guidance, slots, ctc, glancing, given)
-            aligned["alignment"] = slots
         else:
             losses, tokens = masked_losses(self, guidance, targets, target_lengths, masked, **masked_options)
             read = slots
