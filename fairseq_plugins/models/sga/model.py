@@ -278,15 +278,14 @@ class SGAModel(SlotModel):
         guidance = self.encode(src_tokens)
         slots = self.slot_lengths(src_lengths if masked is None else target_lengths.clamp(min=1))
         given: Dict[str, Any] = {"targets": targets, "target_lengths": target_lengths, "chunk_size": chunk_size}
-        ctc = self._ctc(given)
-        aligned = {"alignment": slots} if masked is None else {}
         if masked is None:
-            losses, tokens, read = self._alignment_loss(guidance, slots, ctc, glancing, given)
+            losses, tokens, read = self._alignment_loss(guidance, slots, glancing, given)
         else:
             losses, tokens = masked_losses(self, guidance, targets, target_lengths, masked, **masked_options)
             read = slots
+        aligned = {"alignment": slots} if masked is None else {}
         if self.has_denoiser:
-            losses["denoising"] = self._denoising_loss(tokens, read, guidance, ctc, corrupt, unroll)
+            losses["denoising"] = self._denoising_loss(tokens, read, guidance, self._ctc(given), corrupt, unroll)
             aligned["denoising"] = read
         return losses, aligned
 
@@ -295,7 +294,7 @@ class SGAModel(SlotModel):
         return partial(linear_ctc_with_best, weight=weight, bias=bias, blank=self.blank, **given)
 
     def _alignment_loss(
-        self, guidance: Guidance, slots: Tensor, ctc: CTC, glancing: float, given: Dict[str, Any]
+        self, guidance: Guidance, slots: Tensor, glancing: float, given: Dict[str, Any]
     ) -> Tuple[Dict[str, Tensor], Optional[Tensor], Tensor]:
         """Loss 1 by CTC or by a graph; with a denoiser, what it reads (B, T), and how many slots of it (B,).
 
@@ -305,7 +304,7 @@ class SGAModel(SlotModel):
         if self.transitions is None:
             tokens, best = (None, None) if seen is None else (seen.tokens, seen.path)
             want_best = self.has_denoiser and seen is None
-            loss, path = ctc(self.align(guidance, slots, tokens), input_lengths=slots, want_best=want_best)
+            loss, path = self._ctc(given)(self.align(guidance, slots, tokens), input_lengths=slots, want_best=want_best)
             path = path or best
             return {"alignment": loss}, None if path is None else self.denoiser_input(path), slots
         loss, decoded = graph_loss(self, guidance, seen, slots, **given)
