@@ -68,9 +68,9 @@ def batches(train):
         yield sample_of([train[row] for row in torch.randint(len(train), (ROWS,)).tolist()], targets=True)
 
 
-def train_sga(model, criterion, samples):
+def train_sga(model, criterion, samples, lr=5e-2):
     """Nats a token, by update."""
-    return training.fit_criterion(model, criterion, lambda update: next(samples), UPDATES, 5e-2)
+    return training.fit_criterion(model, criterion, lambda update: next(samples), UPDATES, lr)
 
 
 def exact(model, test, max_iter):
@@ -158,7 +158,7 @@ def test_a_graph_of_slots_learns_order_and_words(text, frozen):
     model = SGAModel(frozen, options, builders.BOS, builders.MASK)
 
     criterion = SGADAGCriterion(builders.task(), SGACTCConfig(sentence_avg=False, glancing="0.5"))
-    losses = train_sga(model, criterion, batches(train))
+    losses = train_sga(model, criterion, batches(train), lr=2e-2)  # at 5e-2 the loss of a graph leaves its course
 
     assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:3])
     targets, right = [row[:-1].tolist() for _, row in test], {}
