@@ -158,9 +158,8 @@ def described(options: Dict[str, Any]) -> str:
     """A decoding in words."""
     if "beam" in options:
         return f"beam {options['beam']}"
-    denoised = "denoiser, " * bool(
-        options["iter_decode_max_iter"]
-    )  # the plot has a curve for what stands before the last comma
+    # The plot has a curve for what stands before the last comma.
+    denoised = "denoiser, " * bool(options["iter_decode_max_iter"])
     if "mask_predict_iterations" in options:
         return f"{denoised}{options['mask_predict_iterations']} iterations"
     if "dag_decoding" in options:
