@@ -79,7 +79,7 @@ serve: $(if $(wildcard $(MODEL)/model.json),$(STAMPS)/runtime,$(STAMPS)/onnx)  #
 	@[ -n "$${MODEL:-}" ] || { echo "make serve: MODEL is missing, as in: make serve MODEL=runs/quickstart-1" >&2; exit 2; }
 	@PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/serve.sh "$$MODEL"
 
-study: install recipes  ## a study of examples/studies: STUDY=sga DATA=DIR OUT=DIR [JOBS=1] [DEVICE=cpu]
+study: $(STAMPS)/study recipes  ## a study of examples/studies: STUDY=sga DATA=DIR OUT=DIR [JOBS=1] [DEVICE=cpu]
 	@for name in STUDY DATA OUT; do [ -n "$${!name:-}" ] || { \
 	  echo "make study: $$name is missing, as in: make study STUDY=sga DATA=data/multi30k OUT=runs/sga" >&2; exit 2; }; done
 	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \
@@ -239,7 +239,7 @@ $(STAMPS)/runtime: runtime/pyproject.toml | $(STAMPS)/venv
 	@tested=; ! $(TESTED_PYTHON) || tested='-c constraints.txt'; $(PIP_INSTALL) $$tested -e './runtime[serve]' $(NEWS)
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/peers $(STAMPS)/mutants $(STAMPS)/docs $(STAMPS)/onnx $(STAMPS)/release: $(STAMPS)/package
+$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/peers $(STAMPS)/mutants $(STAMPS)/docs $(STAMPS)/onnx $(STAMPS)/release $(STAMPS)/study: $(STAMPS)/package
 	@$(SAY) "what the extra '$(@F)' of setup.py names"
 	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]' -e './runtime[serve]' $(NEWS)
 	@$(DROP_TORCHAUDIO)

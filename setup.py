@@ -58,6 +58,7 @@ EXTRAS = {
     "plots": [MATPLOTLIB, SCIPY],
     "peers": [MATPLOTLIB, SCIPY, *ONNX, "ctranslate2>=4.5"],  # what benchmarks compare with
     "probe": [SKLEARN],
+    "study": [MATPLOTLIB, SCIPY, GENSIM, PROTOBUF],  # pages with plots, lexicons, `spm avoid`
     "release": ["build>=1.2", "twine>=6.1"],  # 6.1 is the first that knows the metadata of today's setuptools
     "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: give it an environment of its own
 }
