@@ -69,7 +69,7 @@ quickstart: install  ## the whole job at tiny size: toy corpus, training, BLEU t
 
 recipes: $(RECIPES)/.stamp  ## what the workflow of examples/ needs: Snakemake, in $(VENV)-recipes (Python 3.11 or newer)
 
-translator: install recipes  ## two text files to a translator: SRC=my.en TGT=my.cs OUT=DIR [HOURS=2] [MLM=DIR] [SEED=1]
+translator: $(STAMPS)/recipes recipes  ## two text files to a translator: SRC=my.en TGT=my.cs OUT=DIR [HOURS=2] [MLM=DIR] [SEED=1]
 	@for name in SRC TGT OUT; do [ -n "$${!name:-}" ] || { \
 	  echo "make translator: $$name is missing, as in: make translator SRC=my.en TGT=my.cs OUT=runs/en-cs" >&2; exit 2; }; done
 	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \
@@ -239,7 +239,7 @@ $(STAMPS)/runtime: runtime/pyproject.toml | $(STAMPS)/venv
 	@tested=; ! $(TESTED_PYTHON) || tested='-c constraints.txt'; $(PIP_INSTALL) $$tested -e './runtime[serve]' $(NEWS)
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/peers $(STAMPS)/mutants $(STAMPS)/docs $(STAMPS)/onnx $(STAMPS)/release $(STAMPS)/study: $(STAMPS)/package
+$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/peers $(STAMPS)/mutants $(STAMPS)/docs $(STAMPS)/onnx $(STAMPS)/release $(STAMPS)/recipes $(STAMPS)/study: $(STAMPS)/package
 	@$(SAY) "what the extra '$(@F)' of setup.py names"
 	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]' -e './runtime[serve]' $(NEWS)
 	@$(DROP_TORCHAUDIO)

@@ -83,6 +83,7 @@ METRICS = {"de-en": "accuracy", "en-de": "accuracy"}
             ["arms.two.outputs", "run: valid", "metrics"],
         ),
         ({"arms": {"two": {**TWO, "outputs": {"x": {"title": "x", "run": "y"}}}}}, ["outputs.x", "'metric'"]),
+        ({"arms": {"two": {**TWO, "outputs": {"x@50": {"title": "x"}}}}}, ["arms.two.outputs", "x@50"]),
         ({"milestones": [50]}, ["milestones: 50", "at most", "(None)"]),
         ({"milestones": [75], **UPDATES}, ["milestones: 75", "interval (50)"]),
         ({"milestones": [350], **UPDATES}, ["milestones: 350", "updates (300)"]),
