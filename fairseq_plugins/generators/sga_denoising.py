@@ -1,5 +1,6 @@
 """What SGA's generators share: denoising passes until nothing changes, and hypotheses from rows of CTC slots."""
 
+import math
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
@@ -18,6 +19,7 @@ class IterationOptions(NamedTuple):
     max_iter: int  # --iter-decode-max-iter, denoising passes at most; 0 = the alignment alone
     adaptive: bool = True  # stop where the output no longer changes; off with --iter-decode-force-max-iter
     retain_history: bool = False  # --retain-iter-history, the output of every pass
+    blank_penalty: float = 0.0  # --iter-decode-blank-penalty, nats taken off the blank's logit
 
 
 MAX_PERIOD = 16
@@ -69,6 +71,10 @@ class DenoisingGenerator:
     def __init__(self, tgt_dict: Any, options: IterationOptions):
         if options.max_iter < 0:
             raise ValueError(f"--iter-decode-max-iter must be 0 or more; got {options.max_iter}")
+        if not math.isfinite(options.blank_penalty):
+            raise ValueError(
+                f"--iter-decode-blank-penalty must be a finite number of nats; got {options.blank_penalty}"
+            )
         self.options = options
         self.pad, self.eos = tgt_dict.pad(), tgt_dict.eos()
         self.symbols_to_strip_from_output = {tgt_dict.bos(), tgt_dict.eos(), tgt_dict.pad(), tgt_dict.index("<mask>")}
@@ -128,7 +134,7 @@ class DenoisingGenerator:
             hidden = model.denoise(tokens, guidance, slots)
             rows = move(active, device)
             self.after_pass(hidden, rows)
-            new = model.best_path(hidden, slots)
+            new = model.best_path(hidden, slots, self.options.blank_penalty)
             steps[active] += 1
             path = _scatter(path, new, rows)
             if history is not None:

@@ -74,7 +74,7 @@ class SGAGenerator(DenoisingGenerator):
         guidance = model.encode(net_input["src_tokens"])
         lengths = model.slot_lengths(net_input["src_lengths"])
         hidden = model.align(guidance, lengths)
-        path = model.best_path(hidden, lengths)
+        path = model.best_path(hidden, lengths, self.options.blank_penalty)
         self.states = hidden if self.beam.size else None
         steps = torch.zeros_like(lengths)
         history = [path] if self.options.retain_history else None
@@ -95,7 +95,7 @@ class SGAGenerator(DenoisingGenerator):
 
     def _search(self, model: Any, lengths: Tensor, best: List[Dict[str, Any]]) -> List[List[Dict[str, Any]]]:
         """The hypotheses of the beam; ``best`` are those of the best path, whose passes and history they have."""
-        weight, bias = model.projection
+        weight, bias = model.discouraged(self.options.blank_penalty)
         assert self.states is not None
         states, self.states = self.states, None
         # What fairseq strips from the text is no output; two that differ by it alone would be one text twice.

@@ -36,6 +36,15 @@ class SlotModel(BaseFairseqModel):
         """
         return lengths * self.upsample
 
-    def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
-        """Best token of every slot. hidden: (B, T, C)."""
-        return linear_best_path(hidden, *self.projection, lengths, self.blank)
+    def discouraged(self, penalty: float) -> Tuple[Tensor, Optional[Tensor]]:
+        """:attr:`projection` with ``penalty`` nats taken off the blank's bias: it is emitted less, and outputs are longer."""
+        weight, bias = self.projection
+        if not penalty:
+            return weight, bias
+        bias = weight.new_zeros(weight.size(0)) if bias is None else bias.clone()
+        bias[self.blank] -= penalty
+        return weight, bias
+
+    def best_path(self, hidden: Tensor, lengths: Tensor, penalty: float = 0.0) -> BestPath:
+        """Best token of every slot, with a ``penalty`` of the blank in nats. hidden: (B, T, C)."""
+        return linear_best_path(hidden, *self.discouraged(penalty), lengths, self.blank)

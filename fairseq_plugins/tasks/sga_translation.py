@@ -59,6 +59,11 @@ class SGATranslationConfig(TranslationConfig):
         "decoding: nats that --iter-decode-ctc-beam adds to the score for each token; above 0 outputs are longer. Refused "
         "without a beam",
     )
+    iter_decode_blank_penalty: float = option(
+        0.0,
+        "decoding by CTC: nats taken off the blank's logit in every pass; above 0 fewer blanks and longer outputs, below 0 "
+        "shorter ones. Choose it by validation",
+    )
     rerank_at: Optional[str] = option(
         None,
         "decoding: checkpoint of a stock autoregressive model that scores the hypotheses of --iter-decode-ctc-beam "
@@ -189,6 +194,7 @@ class SGATranslationTask(OwnRun, TranslationTask):
             max_iter=getattr(args, "iter_decode_max_iter", 10),
             adaptive=not getattr(args, "iter_decode_force_max_iter", False),
             retain_history=getattr(args, "retain_iter_history", False),
+            blank_penalty=given("iter_decode_blank_penalty"),
         )
         if cfg.pack_weights:
             pack_weights(models)
@@ -207,6 +213,11 @@ class SGATranslationTask(OwnRun, TranslationTask):
             rerank is not None,
             given("iter_decode_ctc_bonus"),
         )
+        if without_ctc and options.blank_penalty and not getattr(first, "has_denoiser", False):
+            raise ValueError(
+                f"--iter-decode-blank-penalty {options.blank_penalty}: this model was trained with --alignment {first.alignment} "
+                "and without denoiser, it has no blank; valid: 0"
+            )
         if without_ctc and beam.size:
             raise ValueError(
                 f"--iter-decode-ctc-beam {beam.size}: this model was trained with --alignment {first.alignment}; valid: 0"

@@ -44,7 +44,7 @@ class Wheel:
         after[:, STATE] = torch.where(state >= period, state - 1, (state + 1) % period)
         return torch.stack([tokens, after], dim=2)
 
-    def best_path(self, hidden, lengths):
+    def best_path(self, hidden, lengths, penalty=0.0):
         """The state after, its log-probability the one before."""
         path = BestPath(hidden[..., 1], hidden[..., 1], -hidden[..., 0].double())
         return path if self.write is None else self.write(path, torch.arange(hidden.size(1)) >= lengths[:, None])

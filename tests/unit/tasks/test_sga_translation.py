@@ -79,6 +79,12 @@ def test_wrong_decoding_options_are_named():
             {},
             "--iter-decode-ctc-bonus must be a finite .* got inf",
         ),
+        (
+            None,
+            {"iter_decode_blank_penalty": float("nan")},
+            {},
+            "--iter-decode-blank-penalty must be a finite number of nats; got nan",
+        ),
         (None, {"rerank_at_weight": 0.5, **beam}, {}, "--rerank-at-weight 0.5: .* without --rerank-at"),
         (None, {"rerank_at": "nowhere.pt"}, {}, "--iter-decode-ctc-beam of at least 2; got 0"),
         (None, {"rerank_at": "nowhere.pt", **beam}, {"lenpen": 0.6}, "nowhere.pt: no such file"),
@@ -94,6 +100,11 @@ def test_wrong_decoding_options_are_named():
         models = [builders.sga_model(alignment=alignment)] if alignment else []
         with pytest.raises(ValueError, match=message):
             _generator(builders.task(**cfg), models, **options)
+    graph = builders.sga_model(alignment="dag", no_denoising=True)
+    with pytest.raises(
+        ValueError, match="--iter-decode-blank-penalty 1.0: .* dag and without denoiser, it has no blank"
+    ):
+        _generator(builders.task(iter_decode_blank_penalty=1.0), [graph])
 
 
 def test_two_dictionaries_and_what_cannot_be_packed_are_refused(tmp_path):
