@@ -213,10 +213,10 @@ class SGATranslationTask(OwnRun, TranslationTask):
             rerank is not None,
             given("iter_decode_ctc_bonus"),
         )
-        if without_ctc and options.blank_penalty and not getattr(first, "has_denoiser", False):
+        if without_ctc and options.blank_penalty and not (first.has_denoiser and options.max_iter):
             raise ValueError(
-                f"--iter-decode-blank-penalty {options.blank_penalty}: this model was trained with --alignment {first.alignment} "
-                "and without denoiser, it has no blank; valid: 0"
+                f"--iter-decode-blank-penalty {options.blank_penalty}: this model was trained with --alignment {first.alignment}, "
+                "without a denoising pass there is no blank; valid: 0"
             )
         if without_ctc and beam.size:
             raise ValueError(

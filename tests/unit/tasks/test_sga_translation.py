@@ -100,11 +100,10 @@ def test_wrong_decoding_options_are_named():
         models = [builders.sga_model(alignment=alignment)] if alignment else []
         with pytest.raises(ValueError, match=message):
             _generator(builders.task(**cfg), models, **options)
-    graph = builders.sga_model(alignment="dag", no_denoising=True)
-    with pytest.raises(
-        ValueError, match="--iter-decode-blank-penalty 1.0: .* dag and without denoiser, it has no blank"
-    ):
-        _generator(builders.task(iter_decode_blank_penalty=1.0), [graph])
+    for no_denoising, passes in ((True, 10), (False, 0)):
+        graph = builders.sga_model(alignment="dag", no_denoising=no_denoising)
+        with pytest.raises(ValueError, match="--iter-decode-blank-penalty 1.0: .* dag, without a denoising pass"):
+            _generator(builders.task(iter_decode_blank_penalty=1.0), [graph], iter_decode_max_iter=passes)
 
 
 def test_two_dictionaries_and_what_cannot_be_packed_are_refused(tmp_path):
