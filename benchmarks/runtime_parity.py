@@ -93,7 +93,7 @@ class Differing:
         lengths = model.slot_lengths(torch.tensor([source.size(1)]))
         hidden, closest = model.align(guidance, lengths), float("inf")
         for tokens, pieces in self._passes(number, int(lengths)):
-            logits = F.linear(hidden, *model.projection)[0]
+            logits = F.linear(hidden, *model.ctc_projection(self.translator.generator.options.blank_penalty))[0]
             best = logits.argmax(dim=1)
             slots = (best != tokens).nonzero()[:, 0].tolist()
             if slots:

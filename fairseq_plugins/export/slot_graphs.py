@@ -146,10 +146,16 @@ class SGAEncoder(nn.Module):
 
 
 class SGAUnit(nn.Module):
-    """The alignment or the denoiser unit with the output projection, and the best token of each slot."""
+    """The alignment or the denoiser unit with the output projection, and the best token of each slot.
 
-    def __init__(self, model: SGAModel, prompts: Prompts, pieces: bool):
+    ``bias`` (V,) is the one of the projection with what CTC adds to the blank.
+    """
+
+    bias: Optional[Tensor]
+
+    def __init__(self, model: SGAModel, prompts: Prompts, bias: Optional[Tensor], pieces: bool):
         super().__init__()
+        self.register_buffer("bias", None if bias is None else bias.detach())
         self.layers, self.prompts = MaskedLMLayers(model, prompts), FixedPrompts(prompts)
         self.head = model.masked_lm.lm_head
         self.pad, self.blank, self.pieces = model.masked_lm.sizes.padding_idx, model.blank, pieces
@@ -164,7 +170,7 @@ class SGAUnit(nn.Module):
         guidance = [Part(*pair, mask) for pair in zip(keys.unbind(), values.unbind())]
         prefixes = [[part, *prompts] for part, prompts in zip(guidance, self.prompts())]
         hidden = self.head.transform(self.layers(tokens, places, padding, prefixes)[-1])
-        return best(F.linear(hidden, self.head.weight, self.head.bias), lengths, self.blank, self.pieces)
+        return best(F.linear(hidden, self.head.weight, self.bias), lengths, self.blank, self.pieces)
 
 
 # ---- nat_ctc. ----
@@ -184,12 +190,14 @@ class NATEncoder(nn.Module):
 
 
 class NATDecoder(nn.Module):
-    """The slots of every sentence, upsample x S of them, and the best token of each."""
+    """The slots of every sentence, upsample x S of them, and the best token of each; ``bias`` as in :class:`SGAUnit`, or none."""
 
     places: Tensor
+    bias: Optional[Tensor]
 
-    def __init__(self, model: NATCTCModel):
+    def __init__(self, model: NATCTCModel, bias: Optional[Tensor]):
         super().__init__()
+        self.register_buffer("bias", None if bias is None else bias.detach())
         decoder = model.decoder
         self.pad, self.blank, self.upsample = decoder.padding_idx, model.blank, model.upsample
         table, rows = decoder.embed_positions, model.positions * model.upsample
@@ -217,4 +225,4 @@ class NATDecoder(nn.Module):
             keys, values = (cross.compute.split(part) for part in product(states).chunk(2, -1))
             x = network(cross(attention(x, own), other, keys.transpose(-1, -2), values))
         x = x if self.norm is None else self.norm(x)
-        return best(self.projection(x), lengths, self.blank, False)
+        return best(F.linear(x, self.projection.weight, self.bias), lengths, self.blank, False)

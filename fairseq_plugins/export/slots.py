@@ -33,7 +33,9 @@ def content(translator: Translator, pairs: Sequence[text.Pair]) -> Content:
     if mask_predict is not None:
         search.update(mask_predict_iterations=mask_predict.iterations, length_beam=mask_predict.length_beam)
     description = {**text.describe(translator, pairs), "search": search, "slots": describe(model)}
-    return Content("slots", architecture(model), model, graphs(model), text.files(translator), description)
+    return Content(
+        "slots", architecture(model), model, graphs(model, options.blank_penalty), text.files(translator), description
+    )
 
 
 def architecture(model: Any) -> str:
@@ -55,12 +57,15 @@ def describe(model: Any) -> Dict[str, Any]:
     }
 
 
-def graphs(model: Any) -> Dict[str, Graph]:
-    """The graphs of a model: ``encoder``, ``alignment`` and, where it has one, ``denoising``."""
-    return sga_graphs(model) if isinstance(model, SGAModel) else nat_graphs(model)
+def graphs(model: Any, penalty: float = 0.0) -> Dict[str, Graph]:
+    """The graphs of a model: ``encoder``, ``alignment`` and, where it has one, ``denoising``.
+
+    ``penalty``: nats that CTC takes off the blank, ``--iter-decode-blank-penalty``; it is part of the graphs.
+    """
+    return sga_graphs(model, penalty) if isinstance(model, SGAModel) else nat_graphs(model, penalty)
 
 
-def sga_graphs(model: SGAModel) -> Dict[str, Graph]:
+def sga_graphs(model: SGAModel, penalty: float) -> Dict[str, Graph]:
     """Graphs of an SGA model, its prompts folded in."""
     source, lengths = examples(model.masked_lm.sizes.padding_idx)
     encoder = SGAEncoder(model)
@@ -72,14 +77,16 @@ def sga_graphs(model: SGAModel) -> Dict[str, Graph]:
     predicted = [] if model.length_predictor is None else ["length_log_probs"]
     found = {"encoder": Graph(encoder, {"source": source}, {"source": (0, 1)}, ["keys", "values", *predicted])}
     for name, prompts in {"alignment": model.alignment_prompts, "denoising": model.denoiser_prompts}.items():
-        read = model.has_denoiser and model.fill_blanks and (name == "denoising" or model.length_predictor is None)
+        by_ctc = name == "denoising" or model.length_predictor is None
+        read = model.has_denoiser and model.fill_blanks and by_ctc
+        bias = model.ctc_projection(penalty)[1] if by_ctc else model.projection[1]
         outputs = ["best", *(["pieces"] if read else []), "log_probs"]  # an output has no name of an input
         if prompts is not None:
-            found[name] = Graph(SGAUnit(model, prompts, read), inputs, varying, outputs)
+            found[name] = Graph(SGAUnit(model, prompts, bias, read), inputs, varying, outputs)
     return found
 
 
-def nat_graphs(model: NATCTCModel) -> Dict[str, Graph]:
+def nat_graphs(model: NATCTCModel, penalty: float) -> Dict[str, Graph]:
     """Graphs of a ``nat_ctc`` model."""
     source, lengths = examples(model.encoder.padding_idx)
     encoder = NATEncoder(model)
@@ -88,7 +95,7 @@ def nat_graphs(model: NATCTCModel) -> Dict[str, Graph]:
     varying = {"lengths": (0,), "source": (0, 1), "states": (0, 1)}
     return {
         "encoder": Graph(encoder, {"source": source}, {"source": (0, 1)}, ["states"]),
-        "alignment": Graph(NATDecoder(model), inputs, varying, ["best", "log_probs"]),
+        "alignment": Graph(NATDecoder(model, model.ctc_projection(penalty)[1]), inputs, varying, ["best", "log_probs"]),
     }
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from ..ops.ctc import BestPath, linear_best_path
 from ..ops.dag import lookahead, read_path, viterbi
-from ..ops.linear_alignment import BestPath
 from ..ops.masks import move
 from .sga_denoising import DenoisingGenerator, IterationOptions
 
@@ -52,7 +52,8 @@ class SGADAGGenerator(DenoisingGenerator):
         guidance = model.encode(net_input["src_tokens"])
         slots = model.slot_lengths(net_input["src_lengths"])
         hidden, links = model.align_graph(guidance, slots)
-        best = model.best_path(hidden, slots)
+        weight, bias = model.projection
+        best = linear_best_path(hidden, weight, bias, slots, model.blank)
         on_device = move(slots, links.device)
         if self.graph.path == "viterbi":
             visited = viterbi(links, best.log_probs, on_device, self.graph.length_penalty)

@@ -95,7 +95,7 @@ class SGAGenerator(DenoisingGenerator):
 
     def _search(self, model: Any, lengths: Tensor, best: List[Dict[str, Any]]) -> List[List[Dict[str, Any]]]:
         """The hypotheses of the beam; ``best`` are those of the best path, whose passes and history they have."""
-        weight, bias = model.discouraged(self.options.blank_penalty)
+        weight, bias = model.ctc_projection(self.options.blank_penalty)
         assert self.states is not None
         states, self.states = self.states, None
         # What fairseq strips from the text is no output; two that differ by it alone would be one text twice.

@@ -19,10 +19,14 @@ def check_slots_task(task: Any, arch: str) -> None:
 
 
 class SlotModel(BaseFairseqModel):
-    """What criterions and generators read of a model with ``upsample`` slots per source token; ``blank``: id of the CTC blank."""
+    """What criterions and generators read of a model with ``upsample`` slots per source token.
+
+    ``blank`` is the id of the CTC blank, ``blank_bias`` what is added to its logit, in nats, wherever slots are read with CTC.
+    """
 
     upsample: int
     blank: int
+    blank_bias: float = 0.0
 
     @property
     def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
@@ -36,15 +40,18 @@ class SlotModel(BaseFairseqModel):
         """
         return lengths * self.upsample
 
-    def discouraged(self, penalty: float) -> Tuple[Tensor, Optional[Tensor]]:
-        """:attr:`projection` with ``penalty`` nats taken off the blank's bias: it is emitted less, and outputs are longer."""
+    def ctc_projection(self, penalty: float = 0.0) -> Tuple[Tensor, Optional[Tensor]]:
+        """:attr:`projection` as CTC reads it: ``blank_bias - penalty`` nats more on the blank's bias.
+
+        A penalty is for decoding: the blank is emitted less, and outputs are longer.
+        """
         weight, bias = self.projection
-        if not penalty:
+        if self.blank_bias == penalty:
             return weight, bias
         bias = weight.new_zeros(weight.size(0)) if bias is None else bias.clone()
-        bias[self.blank] -= penalty
+        bias[self.blank] += self.blank_bias - penalty
         return weight, bias
 
     def best_path(self, hidden: Tensor, lengths: Tensor, penalty: float = 0.0) -> BestPath:
-        """Best token of every slot, with a ``penalty`` of the blank in nats. hidden: (B, T, C)."""
-        return linear_best_path(hidden, *self.discouraged(penalty), lengths, self.blank)
+        """Best token of every slot as CTC reads it, with a ``penalty`` of the blank in nats. hidden: (B, T, C)."""
+        return linear_best_path(hidden, *self.ctc_projection(penalty), lengths, self.blank)

@@ -1,5 +1,6 @@
 """Options and architectures of SGA."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
@@ -50,6 +51,11 @@ class SGAConfig(FairseqDataclass):
         "mask_predict, slots of the denoiser per target token; at least 1",
     )
     ctc_blank: str = option("<s>", "dictionary symbol used as CTC blank; a symbol that never occurs inside a target")
+    ctc_blank_bias: float = option(
+        0.0,
+        "nats added to the blank's logit in training and decoding by CTC: a masked LM has no reason to predict <s>, and "
+        "its output layer is frozen; 0 as in the authors' code",
+    )
     no_denoising: bool = option(False, "two units only: the paper's 'w/o denoising', a training run of its own")
     fill_blanks: bool = option(False, "the denoiser reads the best piece instead of the blank, as in the authors' code")
     frozen_dropout: float = option(
@@ -93,6 +99,13 @@ def check_config(cfg: SGAConfig) -> None:
         raise ValueError(f"--prompt-length must be 0 or more; got {cfg.prompt_length}")
     if cfg.lora_rank < 0:
         raise ValueError(f"--lora-rank must be 0 (no updates) or more; got {cfg.lora_rank}")
+    if not math.isfinite(cfg.ctc_blank_bias):
+        raise ValueError(f"--ctc-blank-bias must be a finite number of nats; got {cfg.ctc_blank_bias}")
+    if cfg.ctc_blank_bias and cfg.no_denoising and str(cfg.alignment) != "ctc":
+        raise ValueError(
+            f"--ctc-blank-bias {cfg.ctc_blank_bias}: with --alignment {cfg.alignment} and --no-denoising there is no blank; "
+            "valid: 0"
+        )
     check_dropout(cfg, "frozen_dropout")
     check_choices(cfg, {"length_from": LENGTH_INPUTS})
     if str(cfg.length_from) != "mean" and str(cfg.alignment) != "mask_predict":

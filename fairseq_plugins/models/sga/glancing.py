@@ -51,7 +51,7 @@ def _ctc(
     model: Any, guidance: Guidance, slots: Tensor, targets: Tensor, target_lengths: Tensor, chunk_size: int
 ) -> Tuple[Tensor, BestPath, Optional[Tensor]]:
     """The tokens of the best CTC alignment, (B, T), and the best path."""
-    hidden, (weight, bias) = model.align(guidance, slots), model.projection
+    hidden, (weight, bias) = model.align(guidance, slots), model.ctc_projection()
     ids, columns = ctc.label_columns(targets, target_lengths, model.blank)
     log_probs, best = label_log_probs(hidden, weight, bias, ids, slots, model.blank, chunk_size)
     inside, lengths = move(slots, hidden.device), move(target_lengths, hidden.device)

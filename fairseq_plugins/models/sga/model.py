@@ -18,7 +18,7 @@ from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from ...modules.prompts import Prompts, join_prefixes
 from ...modules.slot_model import SlotModel, check_slots_task
 from ...modules.transitions import Transitions
-from ...ops.ctc import BestPath, linear_ctc_with_best
+from ...ops.ctc import BestPath, linear_best_path, linear_ctc_with_best
 from ...ops.linear import pack
 from ...ops.masks import lengths_to_padding_mask
 from ...ops.places import Places
@@ -79,7 +79,7 @@ class SGAModel(SlotModel):
         check_config(cfg)
         self.frozen = frozen
         self.blank, self.mask, self.num_updates = blank, mask, 0
-        self.upsample, self.fill_blanks = cfg.ctc_upsample, cfg.fill_blanks
+        self.upsample, self.fill_blanks, self.blank_bias = cfg.ctc_upsample, cfg.fill_blanks, cfg.ctc_blank_bias
         sizes = self.masked_lm.sizes
         if cfg.ctc_upsample > sizes.max_positions and reads_upsample(cfg):
             raise ValueError(
@@ -229,7 +229,7 @@ class SGAModel(SlotModel):
             The best token of each of the N masked positions, (N,) int64, and its log-probability, (N,) nats.
         """
         hidden = self.run_unit(tokens, lengths, self.alignment_prompts, guidance)[masked]
-        path = self.best_path(hidden[None], torch.tensor([len(hidden)]))
+        path = linear_best_path(hidden[None], *self.projection, torch.tensor([len(hidden)]), self.blank)
         return path.tokens[0], path.log_probs[0]
 
     def duplicate(self, tokens: Tensor) -> Tensor:
@@ -290,7 +290,7 @@ class SGAModel(SlotModel):
         return losses, aligned
 
     def _ctc(self, given: Dict[str, Any]) -> CTC:
-        weight, bias = self.projection
+        weight, bias = self.ctc_projection()
         return partial(linear_ctc_with_best, weight=weight, bias=bias, blank=self.blank, **given)
 
     def _alignment_loss(

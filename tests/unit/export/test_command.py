@@ -77,6 +77,7 @@ def test_what_is_said_of_text_and_search(tmp_path):
     task.cfg = OmegaConf.structured(task.cfg)
     model = builders.sga_model(alignment="mask_predict", fill_blanks=True)
     task.cfg.length_beam = 2
+    task.cfg.iter_decode_blank_penalty = 1.5
     generator = task.build_generator([model], GenerationConfig(iter_decode_max_iter=7, iter_decode_force_max_iter=True))
     cfg = Namespace(tokenizer=None, bpe=None)
     content = slots.content(Translator(cfg, task, model, generator, []), [("de", "en"), ("fr", "en")])
@@ -85,6 +86,8 @@ def test_what_is_said_of_text_and_search(tmp_path):
         "sga",
         ["encoder", "alignment", "denoising"],
     )
+    more = {name: content.graphs[name].module.bias - model.projection[1] for name in ("alignment", "denoising")}
+    assert {name: bias[builders.BOS].item() for name, bias in more.items()} == {"alignment": 0.0, "denoising": -1.5}
     symbols = ["<s>", "<pad>", "</s>", "<unk>", *builders.piece_names(), "<mask>"]
     assert content.files == {"vocabulary.txt": "".join(f"{symbol}\n" for symbol in symbols)}
     around = {"source_prefix": [builders.BOS], "source_suffix": [builders.EOS], "target_prefix": []}

@@ -47,17 +47,16 @@ def kept(tokens, blank):
 @pytest.mark.parametrize("beam", [None, BeamOptions(3, 5, 2)])
 @pytest.mark.parametrize("max_iter", [0, 3])
 def test_a_penalty_of_the_blank_is_a_lower_bias_in_every_pass(max_iter, beam, device):
-    def outputs(bias, **options):
-        found = decode(
-            likely_blank(device, bias), builders.source_rows(LENGTHS), device, max_iter=max_iter, beam=beam, **options
-        )
+    def outputs(bias, blank_bias=0.0, **options):
+        model = likely_blank(device, bias, ctc_blank_bias=blank_bias)
+        found = decode(model, builders.source_rows(LENGTHS), device, max_iter=max_iter, beam=beam, **options)
         hypotheses = [one for sentence in found for one in sentence]
         return [one["tokens"].tolist() for one in hypotheses], torch.stack([one["score"] for one in hypotheses])
 
-    tokens, scores = outputs(8.0, blank_penalty=7.5)
     expected = outputs(0.5)
-    assert tokens == expected[0] != outputs(8.0)[0]
-    torch.testing.assert_close(scores, expected[1])
+    for tokens, scores in (outputs(8.0, blank_penalty=7.5), outputs(5.0, blank_bias=3.0, blank_penalty=7.5)):
+        assert tokens == expected[0] != outputs(8.0)[0]
+        torch.testing.assert_close(scores, expected[1])
 
 
 @pytest.mark.parametrize(("max_iter", "adaptive"), [(9, True), (1, True), (0, True), (3, False)])

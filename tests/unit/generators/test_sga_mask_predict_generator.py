@@ -8,7 +8,7 @@ import torch
 from fairseq_plugins.generators.sga_denoising import IterationOptions
 from fairseq_plugins.generators.sga_generator import SGAGenerator
 from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
-from fairseq_plugins.models.sga import SGAModel
+from fairseq_plugins.models.sga import model as sga
 from fairseq_plugins.ops.places import Places
 from tests import builders
 
@@ -51,12 +51,12 @@ def test_a_sentence_decodes_the_same_alone_and_in_any_batch(options, model_optio
 
 def test_only_masked_places_are_projected_and_history_starts_uncollapsed(device, monkeypatch):
     """At XLM-R's vocabulary the projection costs as much as the layers. Mask-predict's own tokens are not collapsed."""
-    model, sizes, original = sga_model(device), [], SGAModel.best_path
+    model, sizes, original = sga_model(device), [], sga.linear_best_path
     tokens = torch.full((2, 5), builders.MASK, device=device)
     masked = Places.where(torch.tensor([[1, 0, 1, 0, 0], [0, 0, 0, 1, 0]], device=device).bool())
     guidance = model.encode(builders.pad(builders.source_rows([5, 3])).to(device))
     with monkeypatch.context() as patch:
-        patch.setattr(SGAModel, "best_path", lambda self, h, n: sizes.append(h[..., 0].numel()) or original(self, h, n))
+        patch.setattr(sga, "linear_best_path", lambda h, *rest: sizes.append(h[..., 0].numel()) or original(h, *rest))
         best, scores = model.fill_masks(tokens, masked, guidance, torch.tensor([5, 4], device=device))
     assert sizes == [3] and best.shape == scores.shape == (3,)
     rows = builders.source_rows(LENGTHS)

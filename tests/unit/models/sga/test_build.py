@@ -73,6 +73,8 @@ def test_full_checkpoints_need_no_file(pretrained):
     ({"ctc_upsample": 99}, f"--ctc-upsample .*got 99; valid: 1 to {builders.POSITIONS}"),
     ({"prompt_length": -1}, "--prompt-length .*got -1"),
     ({"lora_rank": -1}, "--lora-rank .*got -1"),
+    ({"ctc_blank_bias": float("inf")}, "--ctc-blank-bias .*got inf"),
+    ({"ctc_blank_bias": 6.0, "alignment": "dag", "no_denoising": True}, "--ctc-blank-bias 6.0: .* no blank; valid: 0"),
     ({"frozen_dropout": 1.0}, r"--frozen-dropout must lie in \[0, 1\); got 1.0"),
     ({"ctc_blank": "nowhere"}, "--ctc-blank 'nowhere' .*valid: <s>"),
     ({"encoder_layers": 7}, rf"--encoder-layers 7 \(valid here: {builders.LAYERS}\).*sga_tiny"),

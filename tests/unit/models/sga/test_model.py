@@ -82,6 +82,38 @@ def test_noise_is_what_the_denoiser_reads(model, device):
     assert float((noisy["denoising"] - clean["denoising"]).detach().abs().min()) > 1e-3
 
 
+@pytest.mark.parametrize("glancing", [0.0, 1.0])
+@pytest.mark.parametrize("alignment", ["ctc", "dag"])
+def test_the_bias_of_the_blank_is_one_of_ctc(alignment, glancing, device):
+    """As a frozen model whose output bias is higher there; a graph of slots, which has no blank, does not see it."""
+
+    def losses(of_model=0.0, **options):
+        lm = builders.masked_lm(5)
+        lm.lm_head.bias.data[builders.BOS] += of_model
+        made = builders.sga_model(lm, alignment=alignment, ctc_upsample=3, **options).double().to(device)
+        torch.manual_seed(1)
+        return builders.forward_losses(made, builders.sample(device), glancing=glancing)
+
+    plain, found, raised = losses(), losses(ctc_blank_bias=2.5), losses(2.5)
+    expected = (plain if alignment == "dag" else raised)["alignment"]
+    torch.testing.assert_close(found["alignment"], expected)
+    assert bool((found["denoising"] != plain["denoising"]).any())
+    if alignment == "ctc":
+        torch.testing.assert_close(found["denoising"], raised["denoising"])
+        assert bool((found["alignment"] != plain["alignment"]).any())
+
+
+@pytest.mark.parametrize("alignment", ["dag", "mask_predict"])
+def test_decoding_without_a_blank_ignores_its_bias(alignment):
+    def outputs(**options):
+        model = builders.sga_model(alignment=alignment, **options)
+        generator = builders.task().build_generator([model], argparse.Namespace(iter_decode_max_iter=0))
+        found = generator.generate([model], builders.batch(builders.source_rows(SOURCES), None))
+        return [sentence[0]["tokens"].tolist() for sentence in found]
+
+    assert outputs(ctc_blank_bias=50.0) == outputs()
+
+
 def test_prompts_are_xavier_a_layer_and_all_different():
     prompts = Prompts(layers=3, length=128, embed_dim=64, heads=4)
     bound = (6 / (128 + 64)) ** 0.5
