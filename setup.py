@@ -34,7 +34,7 @@ TRANSFORMERS = "transformers>=4.40"
 GENSIM = "gensim>=4.3"
 
 SCIPY = "scipy>=1.7"  # tables of studies; fairseq's scikit-learn brings it
-PROTOBUF = "protobuf>=3.20"  # to read and write the scores of pieces: tokenizer.json, spm avoid
+PROTOBUF = "protobuf>=3.20"  # to read and write the scores of pieces: tokenizer.json
 JSONSCHEMA = "jsonschema>=4.18"
 SKLEARN = "scikit-learn>=1.0"  # fairseq 0.12.3 brings it
 
@@ -60,7 +60,7 @@ EXTRAS = {
     "peers": [MATPLOTLIB, SCIPY, *ONNX, "ctranslate2>=4.5"],  # what benchmarks compare with
     "probe": [SKLEARN],
     "recipes": [JSONSCHEMA],  # what examples/ reads its YAML with, in the workflow's own environment too
-    "study": [JSONSCHEMA, MATPLOTLIB, SCIPY, GENSIM, PROTOBUF],  # pages with plots, lexicons, `spm avoid`
+    "study": [JSONSCHEMA, MATPLOTLIB, SCIPY, GENSIM],  # pages with plots, lexicons
     "release": ["build>=1.2", "twine>=6.1"],  # 6.1 is the first that knows the metadata of today's setuptools
     "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: give it an environment of its own
 }

@@ -6,7 +6,7 @@ from typing import Any, Iterable, Iterator, List, Optional, Set
 import sentencepiece
 
 from . import cli
-from .io import InputError, PathLike, atomic_writers, read_lines, write_bytes
+from .io import InputError, PathLike, atomic_writers, read_lines
 
 # The first four rows of every fairseq dictionary, in their order: they are not listed in dict.txt.
 FAIRSEQ_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -108,32 +108,3 @@ def decode_line(model: Any, line: str) -> str:
 def vocabulary_of(model: Any, dictionary: Optional[PathLike]) -> Set[str]:
     """Return the pieces that will be known: those of the dictionary, or of the model when there is none."""
     return set(read_dictionary(dictionary)) if dictionary is not None else set(model_pieces(model))
-
-
-def avoid(source: PathLike, piece: str, target: PathLike) -> float:
-    """Write a unigram model that takes one piece only where nothing else can stand for its characters.
-
-    Its score goes 100 below the lowest one. ``\u2581`` by itself can be the CTC blank of SGA then: targets hardly contain it.
-
-    Returns:
-        The score that the piece had.
-
-    Raises:
-        InputError: no such model or piece, another kind of model, no protobuf.
-    """
-    model = load_model(source)
-    try:
-        from sentencepiece import sentencepiece_model_pb2
-    except ImportError:
-        raise InputError("spm avoid needs protobuf: pip install protobuf") from None
-    proto = sentencepiece_model_pb2.ModelProto()
-    proto.ParseFromString(Path(source).read_bytes())
-    if proto.trainer_spec.model_type != proto.trainer_spec.UNIGRAM:
-        raise InputError(f"--model {source}: not a unigram model; valid: --model-type unigram of spm train")
-    index = model.piece_to_id(piece)
-    if model.id_to_piece(index) != piece or model.is_unknown(index) or model.is_control(index):
-        raise InputError(f"--piece {piece}: the model {source} has no such piece of text")
-    scores = [entry.score for entry in proto.pieces]
-    proto.pieces[index].score = min(scores) - 100.0
-    write_bytes(target, proto.SerializeToString())
-    return scores[index]

@@ -1,4 +1,4 @@
-"""Sentencepiece: train a model and its fairseq dictionary, text to pieces, pieces to text, the dictionary, avoid a piece."""
+"""Sentencepiece: train a model and its fairseq dictionary, text to pieces, pieces to text, the dictionary."""
 
 import argparse
 import functools
@@ -15,7 +15,7 @@ apply = functools.partial(apply_files, "spm")
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep.spm`` and its commands."""
     parser = cli.parser("spm", __doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="train|apply|decode|dict|avoid")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="train|apply|decode|dict")
 
     fit = commands.add_parser("train", help="train a model, write its dictionary")
     fit.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help="text, all languages together")
@@ -46,11 +46,6 @@ def build_parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("dict", help="write the fairseq dictionary of an existing model")
     listing.add_argument("--model", required=True, metavar="FILE", help="sentencepiece model")
     listing.add_argument("--output", required=True, metavar="FILE", help="dict.txt")
-
-    rare = commands.add_parser("avoid", help="write a unigram model that takes one piece only where nothing else fits")
-    rare.add_argument("--model", required=True, metavar="FILE", help="sentencepiece model")
-    rare.add_argument("--piece", default=pieces.WORD_START, metavar="PIECE", help="the piece, as it stands in dict.txt")
-    rare.add_argument("--output", required=True, metavar="FILE", help="the new model, same pieces and ids")
     return parser
 
 
@@ -82,16 +77,10 @@ def _dict_command(args: argparse.Namespace) -> None:
     cli.say(f"spm dict: {args.output}: {count:,} pieces; {rows:,} rows in fairseq, {rows + 1:,} with <mask>")
 
 
-def _avoid_command(args: argparse.Namespace) -> None:
-    score = pieces.avoid(args.model, args.piece, args.output)
-    cli.say(f"spm avoid: {args.output}: {args.piece} had score {score:.2f}")
-
-
 COMMANDS: Dict[str, Any] = {
     "train": _train_command,
     **dict.fromkeys(("apply", "decode"), functools.partial(apply_or_decode, "spm")),
     "dict": _dict_command,
-    "avoid": _avoid_command,
 }
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ SEARCH = "search.json"
 """Beside a checkpoint: options of its search, by name, with which it was scored."""
 SEARCH_OPTIONS = (
     "beam",
+    "iter-decode-blank-penalty",
     "iter-decode-max-iter",
     "lenpen",
     "max-len-a",

@@ -50,24 +50,6 @@ def test_training_repeats_itself_byte_for_byte(trained, tmp_path):
     assert proto["a"] == proto["b"] != proto["c"], "a sample depends on the seed alone"
 
 
-def test_a_piece_is_avoided_where_others_fit(trained, tmp_path):
-    model, new = trained / "text.model", tmp_path / "new.model"
-    plain, given = pieces.load_model(model), ["--model", str(model), "--output", str(new)]
-    used = [piece for line in sentences() for piece in plain.encode(line, out_type=str)]
-    often = max({piece for piece in used if len(piece) > 2 and not piece.startswith("<")}, key=used.count)
-    spm.main(["avoid", *given, "--piece", often])
-    rare = pieces.load_model(new)
-    assert pieces.model_pieces(rare) == pieces.model_pieces(plain)
-    found = [rare.encode(line, out_type=str) for line in sentences()]
-    assert used.count(often) > 20 and not any(often in line for line in found)
-    assert [rare.decode(line) for line in found] == sentences()
-    spm.main(["avoid", *given])  # the word start by itself
-    assert pieces.WORD_START in pieces.load_model(new).encode("Q", out_type=str), "nothing else can stand for it"
-    refused("has no such piece of text", pieces.avoid, model, "zz", new)
-    train([trained / "text"], tmp_path / "bpe.model", tmp_path / "d", TrainOptions(60, "bpe"))
-    refused("not a unigram model", pieces.avoid, tmp_path / "bpe.model", pieces.WORD_START, new)
-
-
 def test_fairseq_reads_the_pieces_as_the_ids_of_the_model(trained, tmp_path):
     spm.main(["apply", "--model", f"{trained}/text.model", "--inputs", f"{trained}/text", "--outputs", f"{tmp_path}/p"])
     model, dictionary = pieces.load_model(trained / "text.model"), Dictionary.load(str(trained / "dict.txt"))
