@@ -25,8 +25,8 @@ class Decoder(SlotDecoder):
         return [None, SimpleNamespace(passes=len(rows) - 1)], [Path(row, row, row) for row in rows]
 
 
-def gap(*passes):
-    """Of the second line."""
+def gap(*passes, penalty=0.0):
+    """Of the second line; the blank is 2."""
     read = []
 
     def denoise(tokens, guidance, lengths):
@@ -36,7 +36,7 @@ def gap(*passes):
     model = SimpleNamespace(
         has_denoiser=True,
         fill_blanks=False,
-        projection=(torch.eye(3), None),
+        ctc_projection=lambda penalty: (torch.eye(3), torch.tensor([0.0, 0.0, -penalty])),
         encode=lambda source: source,
         slot_lengths=lambda lengths: lengths // 2,
         align=lambda guidance, lengths: ALIGNED,
@@ -48,7 +48,8 @@ def gap(*passes):
         _rows=lambda lines, pair: [rows[line] for line in lines],
         _decoder=Decoder(*passes),
     )
-    found = Differing(SimpleNamespace(model=model), runtime, ["eins", "zwei"]).gap(1)
+    generator = SimpleNamespace(options=SimpleNamespace(blank_penalty=penalty))
+    found = Differing(SimpleNamespace(model=model, generator=generator), runtime, ["eins", "zwei"]).gap(1)
     assert read[:1] in ([], [[list(passes[0])]])
     return found
 
@@ -63,6 +64,10 @@ def gap(*passes):
 )
 def test_the_gap_is_that_of_the_first_slot_that_differs(passes, expected):
     assert gap(*passes) == pytest.approx(expected)
+
+
+def test_the_penalty_of_the_blank_counts():
+    assert gap((1, 1), penalty=1.5) == pytest.approx(0.5)
 
 
 def test_gaps_that_are_no_ties_are_counted():
