@@ -34,7 +34,7 @@ TRANSFORMERS = "transformers>=4.40"
 GENSIM = "gensim>=4.3"
 
 SCIPY = "scipy>=1.7"  # tables of studies; fairseq's scikit-learn brings it
-PROTOBUF = "protobuf>=3.20"  # to read and write the scores of pieces: tokenizer.json
+PROTOBUF = "protobuf>=3.20"  # to read the scores of pieces: tokenizer.json
 JSONSCHEMA = "jsonschema>=4.18"
 SKLEARN = "scikit-learn>=1.0"  # fairseq 0.12.3 brings it
 
