@@ -13,7 +13,7 @@ from data_prep.io import read_json, sha256, write_json
 
 from . import plots, tables
 from .ledger import Ledger, choose, commit, digest
-from .runs import Runs
+from .runs import Runs, options_of
 from .scores import Scores
 from .studies import Job, Study, read_study
 
@@ -32,7 +32,7 @@ class Folder:
     def __init__(self, study: Study, data: Path, device: str = "cpu"):
         self.study, self.data = study, data
         self.code = digest(ROOT, study.code, study.settings())
-        self.runs = Runs(study, ROOT, str(data), {"cpu": True} if device == "cpu" else {})
+        self.runs = Runs(study, ROOT, str(data), options_of(device))
         self.scores = Scores(study, lambda name: (Path("outputs") / name).read_bytes(), {"data": data, "out": Path()})
 
     def make(self, key: str) -> None:

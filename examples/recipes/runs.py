@@ -1,6 +1,7 @@
 """The commands of a study's runs: trainings of assets and stages, averages, outputs."""
 
 import math
+import re
 from pathlib import Path
 from string import Template
 from typing import Any, Dict, Mapping, Optional
@@ -15,6 +16,19 @@ MASKED_LM = "tlm_pretraining"
 """Task of the assets that are exported as a folder."""
 
 
+PROCESSOR = Path("/proc/cpuinfo")
+BFLOAT16 = re.compile(r"^(?:flags|Features)\b.*\b(?:avx512_bf16|amx_bf16|bf16)\b", re.MULTILINE)
+"""How Linux says that a CPU multiplies in bfloat16; one that does not takes several times as long for it as for float32."""
+
+
+def options_of(device: str) -> Dict[str, Any]:
+    """Options of every training and decoding on a device: ``cpu``, or ``cuda``, which needs none."""
+    if device != "cpu":
+        return {}
+    has_bfloat16 = PROCESSOR.is_file() and BFLOAT16.search(PROCESSOR.read_text(encoding="utf-8"))
+    return {"cpu": True} if has_bfloat16 else {"cpu": True, "bf16": None}
+
+
 class Runs:
     """Commands for one folder, in which they run.
 
@@ -22,7 +36,7 @@ class Runs:
         study: what is run.
         root: the checkout.
         data: folder of the raw files.
-        more: options of every training, as ``cpu``.
+        more: options of every training and decoding, see :func:`options_of`.
     """
 
     def __init__(self, study: Study, root: Path, data: str, more: Mapping[str, Any]):

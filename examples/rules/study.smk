@@ -3,7 +3,7 @@
 import json
 
 from recipes.ledger import digest
-from recipes.runs import Runs
+from recipes.runs import Runs, options_of
 from recipes.studies import read_study
 from recipes.systems import RecipeError
 
@@ -16,7 +16,7 @@ try:
             f"OUT {Path.cwd()}: was begun with study {begun['study']}, code {begun['code']}; valid: the same files of study, systems, set "
             f"and code (now {study.name}, {code}), or a new folder"
         )
-    runs = Runs(study, ROOT, config["data"], {"cpu": True} if str(config.get("device", "cpu")) == "cpu" else {})
+    runs = Runs(study, ROOT, config["data"], options_of(str(config.get("device", "cpu"))))
     for job in study.final({arm.name: 0 for arm in study.arms}):   # what cannot be written as a command is said now, not in an hour
         for number in range(len(job.arm.stages)):
             runs.training(job, number + 1)
