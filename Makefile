@@ -79,7 +79,7 @@ serve: $(if $(wildcard $(MODEL)/model.json),$(STAMPS)/runtime,$(STAMPS)/onnx)  #
 	@[ -n "$${MODEL:-}" ] || { echo "make serve: MODEL is missing, as in: make serve MODEL=runs/quickstart-1" >&2; exit 2; }
 	@PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/serve.sh "$$MODEL"
 
-study: $(STAMPS)/study recipes  ## a study of examples/studies: STUDY=sga DATA=DIR OUT=DIR [JOBS=1] [DEVICE=cpu]
+study: $(STAMPS)/study recipes  ## a study of examples/studies: STUDY=sga DATA=DIR OUT=DIR [JOBS=1] [DEVICE=cpu] [PUBLISHED=1]
 	@for name in STUDY DATA OUT; do [ -n "$${!name:-}" ] || { \
 	  echo "make study: $$name is missing, as in: make study STUDY=sga DATA=data/multi30k OUT=runs/sga" >&2; exit 2; }; done
 	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \
@@ -152,9 +152,9 @@ hydra: install  ## configurations for fairseq-hydra-train from examples/systems:
 	@[ -n "$${OUT:-}" ] || { echo "make hydra: OUT is missing, as in: make hydra OUT=runs/hydra" >&2; exit 2; }
 	$(PY) -m examples.recipes.hydra --output "$$OUT"
 
-publish: $(STAMPS)/plots  ## store a finished study in examples/results and docs/results: OUT=DIR of make study
+publish: $(STAMPS)/plots  ## store a study in examples/results and docs/results: OUT=DIR of make study [PARTIAL=1]
 	@[ -n "$${OUT:-}" ] || { echo "make publish: OUT is missing, as in: make publish OUT=runs/sga" >&2; exit 2; }
-	$(PY) -m examples.recipes.results --publish "$$OUT"
+	$(PY) -m examples.recipes.results --publish "$$OUT" $(if $(PARTIAL),--partial)
 	$(MAKE) --no-print-directory evidence
 
 evidence:  ## after new runs: write the hashes of ledgers, archives, plots of analyses and measurements

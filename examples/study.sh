@@ -2,9 +2,10 @@
 # A study of examples/studies: text, data-bins, what runs start from, tuning, final runs, ledger.json, page.md and plot.svg.
 #   bash examples/study.sh NAME DATA OUT [JOBS [DEVICE]]     run again to continue
 # NAME is a file of examples/studies, DATA the folder of its raw text, JOBS the number of runs side by side (1; for equal wall times
-# the same for the whole study), DEVICE cpu or cuda. A run that fails is listed, the others go on.
+# the same for the whole study), DEVICE cpu or cuda. A run that fails is listed, the others go on. With PUBLISHED=1 in the environment
+# runs that examples/results has are taken from there, where today's code made them.
 set -euo pipefail
-[ $# -ge 3 ] && [ $# -le 5 ] || { sed -n 2,5p "$0" >&2; exit 2; }
+[ $# -ge 3 ] && [ $# -le 5 ] || { sed -n 2,6p "$0" >&2; exit 2; }
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 study=$root/examples/studies/$1.yaml data=$(realpath -m -- "$2") out=$(realpath -m -- "$3")
 [ ! -f "$1" ] || study=$(realpath -- "$1")
@@ -15,6 +16,7 @@ export PYTHONPATH=$root:$root/examples${PYTHONPATH:+:$PYTHONPATH} PYTHONWARNINGS
 mkdir -p "$out"
 exec 9<>"$out/.study"
 python -c 'from data_prep import locks; locks.for_a_script()' study 9 "OUT=$3"
+[ -z "${PUBLISHED:-}" ] || python -m examples.recipes.results --restore "$out" --study "$1"
 # run TARGET [SETTING...]
 run() {
     local target=$1

@@ -1,6 +1,8 @@
 """Pages and plots of what ``examples/results`` holds: ``python -m examples.recipes.results`` writes ``docs/results``.
 
-``--publish DIR`` stores a finished study there first: its ledger and the archive of its outputs, in place of earlier ones.
+``--publish DIR`` stores a study there first: its ledger and the archive of its outputs, in place of earlier ones; with
+``--partial`` one that is not finished, too. ``--restore DIR --study NAME`` does the opposite: another machine then makes
+only the missing runs.
 """
 
 import argparse
@@ -10,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Set
 
-from data_prep.io import read_json
+from data_prep.io import read_json, write_json
 
 from . import archive, plots, tables
 from .ledger import Ledger, digest
@@ -86,8 +88,8 @@ def everything() -> Dict[Path, str]:
     return found
 
 
-def outputs_of(study: Study, ledger: Ledger, outputs: Path) -> Dict[str, bytes]:
-    """The outputs of every final run, ``KEY/FILE`` -> content.
+def outputs_of(study: Study, ledger: Ledger, outputs: Path, partial: bool = False) -> Dict[str, bytes]:
+    """The outputs of every final run, ``KEY/FILE`` -> content; with ``partial`` of those that are done.
 
     Raises:
         ValueError: a run that is missing or has failed, an output that is not the one that was scored.
@@ -96,6 +98,8 @@ def outputs_of(study: Study, ledger: Ledger, outputs: Path) -> Dict[str, bytes]:
     found = {}
     for job in study.final({arm.name: 0 for arm in study.arms}):
         entry = finals.get((job.arm.name, job.pair, job.seed), {})
+        if entry.get("status") != "done" and partial:
+            continue
         if entry.get("status") != "done":
             status = entry.get("status", "not run")
             raise ValueError(
@@ -109,17 +113,17 @@ def outputs_of(study: Study, ledger: Ledger, outputs: Path) -> Dict[str, bytes]:
     return found
 
 
-def publish(out: Path) -> List[Path]:
+def publish(out: Path, partial: bool = False) -> List[Path]:
     """Store the ledger and the outputs of a study, and name the figures of its finding that the new tables lack.
 
     Raises:
-        ValueError: no folder of a study, or one that is not finished.
+        ValueError: no folder of a study, or, without ``partial``, one that is not finished.
     """
     begun = read_json(out / "study.json")
     if not begun:
         raise ValueError(f"{out}: no study.json; valid: the folder of make study")
     study, ledger = read_study(STUDIES / f"{begun['study']}.yaml"), Ledger(out / "ledger.json", begun["code"])
-    members = outputs_of(study, ledger, out / "outputs")
+    members = outputs_of(study, ledger, out / "outputs", partial)
     RESULTS.mkdir(parents=True, exist_ok=True)
     stored = [RESULTS / f"{study.name}{ending}" for ending in (archive.ENDING, ".json")]
     archive.write(stored[0], members)
@@ -129,15 +133,52 @@ def publish(out: Path) -> List[Path]:
     return stored
 
 
+def restore(name: str, out: Path) -> List[Path]:
+    """Write the published runs of today's code into the folder of a study. Those that are there are left alone.
+
+    A run that starts from, or reads, what the study makes itself (a teacher) is left out: made again, that is another one.
+
+    Raises:
+        ValueError: no such runs.
+    """
+    study = read_study(STUDIES / f"{name}.yaml")
+    ledger = Ledger(RESULTS / f"{name}.json", digest(ROOT, study.code, study.settings()))
+    made = {asset for asset, entry in study.assets.items() if "given" not in entry}
+    jobs = {
+        one["key"]: study.job(one["key"]) for one in ledger.current() if one.get("phase") and one["status"] == "done"
+    }
+    if not jobs:
+        raise ValueError(f"{ledger.path}: no run of today's code; valid: a study that was published with it")
+    members = archive.read(RESULTS / f"{name}{archive.ENDING}")
+    stored = []
+    for key, job in jobs.items():
+        path = out / "entries" / f"{key}.json"
+        if path.is_file() or made & {job.arm.start, *job.arm.needs}:
+            continue
+        for file in study.files(job).values() if job.phase == "final" else ():
+            target = out / "outputs" / key / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(members[f"{key}/{file}"])
+        write_json(path, {field: value for field, value in ledger.get(key).items() if field != "code"})
+        stored.append(path)
+    return stored
+
+
 def main(argv: Optional[List[str]] = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--publish", type=Path, metavar="DIR", help="folder of make study, whose outcome is stored first"
     )
+    parser.add_argument("--partial", action="store_true", help="publish a study with runs missing")
+    parser.add_argument("--restore", type=Path, metavar="DIR", help="folder of make study that gets the published runs")
+    parser.add_argument("--study", help="name of the study to restore")
     args = parser.parse_args(argv)
     try:
-        stored = publish(args.publish) if args.publish else []
+        if args.restore:
+            print(f"{args.study}: {len(restore(args.study, args.restore))} published runs restored")
+            return 0
+        stored = publish(args.publish, args.partial) if args.publish else []
         for path, text in everything().items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

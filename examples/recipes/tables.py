@@ -66,9 +66,12 @@ def _conditions(study: Study, ledger: Ledger, today: str, published: bool) -> st
     made = (
         f"Made from `examples/results/{study.name}.json`; the outputs are in `{study.name}.tar.xz` beside it; {again}."
     )
+    wanted = len(study.final({arm.name: 0 for arm in study.arms}))
+    done = sum(entry["phase"] == "final" and entry["status"] == "done" for entry in entries)
     lines = [
         _budget(study, ledger),
         "",
+        *([f"- {done} of {wanted} final runs are there."] if done < wanted else []),
         *([f"- {made}"] if published else []),
         *(f"- {note}" for note in study.notes),
         f"- Machine: {'; '.join(machines) or 'no run yet'}",

@@ -71,6 +71,8 @@ def stage_of(wildcards, attribute):
 
 def outputs(wildcards):
     job = study.job(wildcards.key)
+    if Path(f"entries/{job.key}.json").is_file() and not Path(f"runs/{job.key}").is_dir():
+        return []                           # published by another machine, and restored
     if job.phase == "tune":
         return [f"done/{job.key}/train"]
     return [f"outputs/{job.key}/{file}" for file in dict.fromkeys(study.files(job).values())]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -154,6 +155,9 @@ def test_a_study_is_tuned_run_and_shown_and_goes_on_after_a_kill(world):
     ):
         os.utime(path)
     assert start().wait(timeout=120) == 0 and len(calls("fairseq")) == before, "an edited file trains nothing again"
+    for made in ("runs", "done", "averages"):
+        shutil.rmtree(folder / "out" / made)
+    assert start().wait(timeout=120) == 0 and len(calls("fairseq")) == before, "a restored entry needs no run"
     write_study(folder, budget={"tune": {"minutes": 1}, "final": {"minutes": 3}})
     refused = start()
     said, _ = refused.communicate(timeout=120)

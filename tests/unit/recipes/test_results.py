@@ -133,3 +133,34 @@ def test_what_is_not_finished_or_not_the_same_is_not_stored(finished, tmp_path, 
     with pytest.raises(ValueError, match="no study.json"):
         publish(tmp_path)
     assert not (tmp_path / "results").exists()
+
+
+def test_a_part_of_a_study_is_published_and_restored_elsewhere(finished, tmp_path, capsys, monkeypatch):
+    out, entries, store = finished
+    entries[1]["status"] = "failed"
+    store()
+    assert main(["--publish", str(out), "--partial"]) == 0
+    assert "1 of 2 final runs are there" in (tmp_path / "pages" / "probe.md").read_text()
+    again = ["--restore", str(tmp_path / "new"), "--study", "probe"]
+    assert main(again) == 1 and "no run of today's code" in capsys.readouterr().err
+    monkeypatch.setattr(results, "digest", lambda *_: "abc")
+    assert main(again) == 0 and "probe: 1 published runs restored" in capsys.readouterr().out
+    key = entries[0]["key"]
+    files = {path.relative_to(tmp_path / "new").as_posix() for path in (tmp_path / "new").rglob("*") if path.is_file()}
+    assert files == {f"entries/{key}.json", f"outputs/{key}/beam.de"}
+    assert (tmp_path / "new" / "outputs" / key / "beam.de").read_text() == "en-de"
+    assert main(again) == 0 and "probe: 0 published" in capsys.readouterr().out, "what is there is left alone"
+
+
+def test_a_run_that_starts_from_what_the_study_makes_is_not_restored(finished, tmp_path, monkeypatch):
+    out, *_ = finished
+    publish(out)
+    arm = {"system": "at", "outputs": BEAM, "needs": ["teacher"]}
+    text = {"run": "touch teacher", "makes": "teacher"}
+    write(tmp_path / "studies", arms={"good": arm}, claims=[], seeds=[1], assets={"teacher": text})
+    monkeypatch.setattr(results, "digest", lambda *_: "abc")
+    assert results.restore("probe", tmp_path / "new") == []
+    write(
+        tmp_path / "studies", arms={"good": arm}, claims=[], seeds=[1], assets={"teacher": {"given": "$data/teacher"}}
+    )
+    assert len(results.restore("probe", tmp_path / "new")) == 2

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import fairseq_plugins  # noqa: F401  (registers the tasks and architectures)
+from examples.recipes import runs as runs_module
 from examples.recipes.record import validation_point
 from examples.recipes.runs import Runs
 from examples.recipes.scores import Scores
@@ -114,6 +115,24 @@ def test_runs_of_a_study(tmp_path):
 def options_of(command):
     words = shlex.split(command.replace("\\\n", " "))
     return words[:2], {word: following for word, following in zip(words, [*words[1:], ""]) if word.startswith("--")}
+
+
+@pytest.mark.parametrize(
+    ("line", "taken"),
+    [
+        ("flags\t\t: fpu avx512f avx512_bf16 vnni", True),
+        ("flags\t\t: fpu avx2 avx512f\nbugs: amx_bf16", False),
+        ("Features\t: asimd bf16 sve", True),
+    ],
+)
+def test_bfloat16_is_left_out_where_the_cpu_does_not_multiply_in_it(tmp_path, monkeypatch, line, taken):
+    arm = {"system": "at", "outputs": BEAM, "train": {"bf16": True}}
+    study = read_study(write(tmp_path, arms={"one": arm}, claims=[]))
+    monkeypatch.setattr(runs_module, "PROCESSOR", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\n")
+    for device, expected in (("cpu", taken), ("cuda", True)):
+        command = Runs(study, ROOT, "data", runs_module.options_of(device)).training(study.final({"one": 0})[0], 1)
+        assert ("--bf16" in command) == expected and ("--cpu" in command) == (device == "cpu")
 
 
 def test_commands_of_a_run(tmp_path):
