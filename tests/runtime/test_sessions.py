@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -54,3 +56,58 @@ def test_wrong_products_are_told(tmp_path, monkeypatch, caplog, version, flags, 
     monkeypatch.setattr(onnxruntime, "__version__", version)
     load(write_folder(tmp_path / "model", precision=precision))
     assert ("onnxruntime 1.24.4 computes some products of 8 bits wrong" in caplog.text) == warns
+
+
+@pytest.mark.cases("flags", None, "avx2 avx512bw", "")
+def test_products_of_8_bits_are_exact(tmp_path, monkeypatch, flags):
+    """Sums that saturate 16 bits, as on this processor and as on one without VNNI."""
+    if flags is not None:
+        (tmp_path / "cpuinfo").write_text(f"flags: {flags}\n")
+        monkeypatch.setattr(sessions, "PROCESSOR", tmp_path / "cpuinfo")
+    weight = np.random.default_rng(1).integers(100, 128, (64, 16)).astype(np.int8)
+    session = sessions.open_session(write_product(tmp_path / "product.onnx", weight), 1)
+    values = np.full((3, 64), 255, np.uint8)
+    (found,) = session.run(None, {"values": values})
+    assert np.array_equal(found, (values.astype(int) - 128) @ weight.astype(int))
+
+
+@pytest.mark.cases(
+    "machine flags unsigned",
+    ("x86_64", "avx2 avx512bw", True),
+    ("AMD64", None, True),
+    ("x86_64", "avx2 avx_vnni", False),
+    ("x86_64", "avx512_vnni avx512bw", False),
+    ("aarch64", "asimd", False),
+)
+def test_weights_are_unsigned_only_without_vnni(tmp_path, monkeypatch, machine, flags, unsigned):
+    if flags is not None:
+        (tmp_path / "cpuinfo").write_text(f"flags: {flags}\n")
+    monkeypatch.setattr(sessions, "PROCESSOR", tmp_path / "cpuinfo")
+    monkeypatch.setattr(sessions.platform, "machine", lambda: machine)
+    options = sessions.open_session(write_folder(tmp_path / "model") / "encoder.onnx", 1).get_session_options()
+    try:
+        assert (options.get_session_config_entry(sessions.UNSIGNED_WEIGHTS) == "1") == unsigned
+    except RuntimeError:  # no such entry
+        assert not unsigned
+
+
+def write_product(path, weight):
+    """A graph of one product of ``values`` (N, K), unsigned 8 bits with zero at 128, by a weight (K, M) of signed 8 bits."""
+    constants = {
+        "weight": weight,
+        "one": np.float32(1),
+        "scales": np.ones(weight.shape[1], np.float32),
+        "middle": np.uint8(128),
+        "zeros": np.zeros(weight.shape[1], np.int8),
+    }
+    names = ["values", "weight", "one", "scales", "middle", "zeros"]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMulIntegerToFloat", names, ["product"], domain="com.microsoft")],
+        "product",
+        [onnx.helper.make_tensor_value_info("values", onnx.TensorProto.UINT8, ["n", weight.shape[0]])],
+        [onnx.helper.make_tensor_value_info("product", onnx.TensorProto.FLOAT, ["n", weight.shape[1]])],
+        [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    imports = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=imports, ir_version=9), path)
+    return path

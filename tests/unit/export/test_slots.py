@@ -6,7 +6,6 @@ from pathlib import Path
 
 import onnx
 import onnx_ir
-import onnxruntime
 import pytest
 import torch
 
@@ -14,6 +13,7 @@ from fairseq_plugins.export import folder, slots
 from fairseq_plugins.export import graphs as graph_files
 from fairseq_plugins.models.baselines import NATCTCConfig, NATCTCModel
 from fairseq_plugins.ops.ctc import linear_best_path
+from fairseq_plugins_runtime.sessions import open_session
 from tests import builders
 
 NAT_SIZES = {"encoder_layers": 1, "decoder_layers": 2, "embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2}
@@ -120,7 +120,7 @@ def write(model, graphs, place, int8=False):
     """Write a model without text; its description, and a function that runs the graphs."""
     content = folder.Content("slots", slots.architecture(model), model, graphs)
     described = folder.write(place, content, int8)
-    sessions = {name: onnxruntime.InferenceSession(str(place / file)) for name, file in described["graphs"].items()}
+    sessions = {name: open_session(place / file, 1) for name, file in described["graphs"].items()}
 
     def run(name, inputs):
         outputs = graphs[name].outputs
