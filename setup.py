@@ -36,6 +36,7 @@ GENSIM = "gensim>=4.3"
 SCIPY = "scipy>=1.7"  # tables of studies; fairseq's scikit-learn brings it
 PROTOBUF = "protobuf>=3.20"  # to read the scores of pieces: tokenizer.json
 JSONSCHEMA = "jsonschema>=4.18"
+LANGID = "py3langid>=0.4"  # languages of outputs
 SKLEARN = "scikit-learn>=1.0"  # fairseq 0.12.3 brings it
 
 ONNX = ["onnx>=1.16", "onnxscript>=0.5"]
@@ -43,7 +44,7 @@ ONNX = ["onnx>=1.16", "onnxscript>=0.5"]
 ONNX += ['onnxruntime>=1.25; python_version >= "3.11"', 'onnxruntime>=1.18; python_version < "3.11"']
 CLIENTS = ["httpx>=0.27", "libretranslatepy>=2.1", "deep-translator>=1.11"]  # what the service is tested with
 
-TEST = ["pytest>=7.0", "pytest-xdist>=3.2", JSONSCHEMA, MATPLOTLIB, TRANSFORMERS, GENSIM, SCIPY, SKLEARN]
+TEST = ["pytest>=7.0", "pytest-xdist>=3.2", JSONSCHEMA, MATPLOTLIB, TRANSFORMERS, GENSIM, SCIPY, SKLEARN, LANGID]
 TEST += [*ONNX, *CLIENTS, PROTOBUF]
 
 EXTRAS = {
@@ -60,7 +61,7 @@ EXTRAS = {
     "peers": [MATPLOTLIB, SCIPY, *ONNX, "ctranslate2>=4.5"],  # what benchmarks compare with
     "probe": [SKLEARN],
     "recipes": [JSONSCHEMA],  # what examples/ reads its YAML with, in the workflow's own environment too
-    "study": [JSONSCHEMA, MATPLOTLIB, SCIPY, GENSIM],  # pages with plots, lexicons
+    "study": [JSONSCHEMA, MATPLOTLIB, SCIPY, GENSIM, LANGID],  # pages with plots, lexicons
     "release": ["build>=1.2", "twine>=6.1"],  # 6.1 is the first that knows the metadata of today's setuptools
     "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: give it an environment of its own
 }

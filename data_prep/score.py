@@ -19,6 +19,7 @@ TITLES = {
     "rouge_l": "ROUGE-L",
     "meteor_exact": "METEOR-exact",
     "meteor_stem": "METEOR-stem",
+    "language": "% in the language",
 }
 ALL_METRICS = tuple(name for name in METRICS if name != "meteor_stem")
 
@@ -60,6 +61,7 @@ def score_systems(
     metrics: Sequence[str] = DEFAULT_METRICS,
     tokenize: str = "13a",
     more_references: Sequence[List[str]] = (),
+    languages: Sequence[str] = (),
 ) -> Dict[str, Any]:
     """Score every system; compare each with the first by paired bootstrap resampling (Koehn 2004).
 
@@ -72,6 +74,8 @@ def score_systems(
         tokenize: sacreBLEU's tokenizer of BLEU, also for lengths and repetitions.
         more_references: other translations of the same sentences; an empty line is a missing one. BLEU counts what any of them
             has, the other metrics take the best one of each sentence. The length ratio is that to ``reference``.
+        languages: the one that outputs should be in, then those that they may be in instead: adds the score ``language``,
+            :class:`.score_language.LanguageShare`.
 
     Returns:
         ``systems``: a row each with name, a score for every metric, length_ratio, repetition, repeated_4grams, p_values (by
@@ -83,7 +87,7 @@ def score_systems(
     """
     counts = {f"--reference number {number}": len(lines) for number, lines in enumerate(more_references, start=2)}
     check_same_counts("--system", {"--reference": len(reference), **counts, **{s.name: len(s.lines) for s in systems}})
-    built = build_metrics(metrics, tokenize)
+    built = build_metrics(metrics, tokenize, languages)
     tokenizer = (built["bleu"] if "bleu" in built else build_bleu(tokenize)).tokenizer
     expected = text_statistics(reference, tokenizer)
     if expected.tokens == 0:
@@ -157,6 +161,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="sacreBLEU's tokenizer for BLEU, lengths and repetitions: zh, ja-mecab, ko-mecab, char, intl ...; "
         "flores101, flores200 and spm make sacreBLEU download a model",
     )
+    out.add_argument(
+        "--languages",
+        default="",
+        metavar="CODES",
+        help="as de,en: add the share of lines in the first of them, among these; needs py3langid",
+    )
     out.add_argument("--json", help="write the result here as well")
     out.add_argument("--samples", type=int, default=1000, help="bootstrap samples")
     out.add_argument("--seed", type=int, default=12345, help="seed of the bootstrap")
@@ -192,7 +202,8 @@ def main(argv: Optional[List[str]] = None) -> None:
         check_same_counts("--source", {"--reference": len(reference), "--source": len(source)})
         file_names([system.name for system in systems])
     with heartbeat(f"score: {len(systems)} systems"):
-        result = score_systems(systems, reference, args.samples, args.seed, metrics, args.tokenize, more)
+        languages = [code for code in args.languages.split(",") if code]
+        result = score_systems(systems, reference, args.samples, args.seed, metrics, args.tokenize, more, languages)
     if args.json:
         write_json(args.json, result)
         say(f"score: wrote {args.json}")

@@ -59,18 +59,19 @@ def build_bleu(tokenize: str) -> Any:
         raise InputError(f"--tokenize {tokenize}: {' '.join(str(error).split())}") from None
 
 
-def build_metrics(names: Sequence[str], tokenize: str = "13a") -> Dict[str, Any]:
+def build_metrics(names: Sequence[str], tokenize: str = "13a", languages: Sequence[str] = ()) -> Dict[str, Any]:
     """Make the metrics.
 
     Args:
         names: of :data:`METRICS`.
         tokenize: of BLEU. With one for a script without spaces, TER splits characters as well.
+        languages: for the metric ``language``; none without.
 
     Returns:
         sacreBLEU metrics by the key of their score; ``rouge`` gives ``rouge_1``, ``rouge_2`` and ``rouge_l``.
 
     Raises:
-        InputError: as :func:`check_metrics` and :func:`build_bleu`.
+        InputError: as :func:`check_metrics`, :func:`build_bleu` and :class:`.score_language.LanguageShare`.
     """
     from sacrebleu.metrics import CHRF, TER
 
@@ -86,6 +87,10 @@ def build_metrics(names: Sequence[str], tokenize: str = "13a") -> Dict[str, Any]
             found[name] = TER(normalized=spaceless, asian_support=spaceless)
         else:
             found.update(_package_metrics(name))
+    if languages:
+        from .score_language import LanguageShare
+
+        found["language"] = LanguageShare(languages)
     return found
 
 

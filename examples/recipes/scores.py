@@ -70,7 +70,8 @@ class Scores:
         reference, *more = self._references(pair, seed)
         wanted = "rouge" if self.study.score.startswith("rouge") else self.study.score  # one metric gives three scores
         metrics = list(dict.fromkeys([wanted, "bleu", "chrf"]))
-        return score_systems(systems, reference, metrics=metrics, more_references=more)
+        languages = self.study.expected(pair)
+        return score_systems(systems, reference, metrics=metrics, more_references=more, languages=languages)
 
     def _references(self, pair: str, seed: int) -> List[List[str]]:
         """All files that the study's pattern names, sorted: the first is the reference, the others are more of them."""

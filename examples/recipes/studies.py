@@ -60,6 +60,7 @@ class Study(NamedTuple):
     metrics: Optional[Mapping[str, str]]
     tests: Mapping[str, str]
     score: str
+    output_languages: Tuple[str, ...]
     assets: Mapping[str, Mapping[str, Any]]
     arms: Tuple[Arm, ...]
     claims: Tuple[Claim, ...]
@@ -72,6 +73,11 @@ class Study(NamedTuple):
     def target(self, pair: str) -> str:
         """The language of the outputs of a direction."""
         return pair.partition("-")[2]
+
+    def expected(self, pair: str) -> Tuple[str, ...]:
+        """Languages to tell outputs of a direction by, the one that they should be in first; none where that is not asked."""
+        wanted = self.target(pair).rpartition("_")[2]
+        return (wanted, *(name for name in self.output_languages if name != wanted)) if self.output_languages else ()
 
     def files(self, job: "Job") -> Dict[str, str]:
         """Output -> its file: a text, a log of fairseq-validate, or the scores of a test by language, for several outputs."""
@@ -121,7 +127,8 @@ class Study(NamedTuple):
             "metrics": self.metrics,
             "tests": self.tests,
         }
-        return {**found, "score": self.score}
+        languages = {"output_languages": self.output_languages} if self.output_languages else {}
+        return {**found, "score": self.score, **languages}
 
     def tuning(self) -> List[Job]:
         """Every point of every grid on the first direction and seed; nothing where grids have one point."""
@@ -196,6 +203,7 @@ def read_study(path: Path) -> Study:
         metrics,
         tests,
         content.get("score", "bleu"),
+        tuple(content.get("output_languages", ())),
         assets,
         arms,
         tuple(claims),
@@ -218,6 +226,13 @@ def _check_scoring(path: Path, content: Mapping[str, Any], set_: Mapping[str, An
             )
         if arm.scoring and (tests or metrics is None):
             raise RecipeError(f"{path}: arms.{arm.name}.outputs: run: valid in a study with metrics and without tests")
+    languages = content.get("output_languages", ())
+    wanted = {direction.rpartition("-")[2].rpartition("_")[2] for direction in content["directions"]}
+    if languages and (metrics is not None or wanted - set(languages)):
+        raise RecipeError(
+            f"{path}: output_languages: {', '.join(languages)}: valid: where texts are scored, with "
+            f"{', '.join(sorted(wanted))} among them"
+        )
     if metrics is not None and not tests and "score" in content:
         raise RecipeError(f"{path}: score: valid where texts are scored, not beside metrics")
     if tests and metrics is None:

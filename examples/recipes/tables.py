@@ -1,5 +1,6 @@
 """The page of a study, from the ledger alone: the same ledger gives the same bytes."""
 
+import itertools
 import statistics
 from typing import Any, Dict, List, Sequence
 
@@ -31,6 +32,8 @@ def render(study: Study, ledger: Ledger, today: str, published: bool = True) -> 
     ]
     if study.metrics:
         parts += ["## By language", *_by_subset(study, finals)]
+    if not study.metrics:
+        parts += ["## Other measures, mean over the seeds", _others(study, finals)]
     parts += ["## Claims", _claims(study, ledger), "## How it was run", _conditions(study, ledger, today, published)]
     parts += ["## Every run", _runs(study, ledger)]
     if ledger.foreign():
@@ -95,7 +98,7 @@ def named(study: Study) -> str:
 
 def _signatures(study: Study, outputs: Sequence[Dict[str, Any]]) -> List[str]:
     """Signatures of the metrics that the tables show."""
-    wanted = set((study.metrics or {"": study.score}).values())
+    wanted = {*(study.metrics or {"": study.score}).values(), *(["language"] if study.output_languages else [])}
     return sorted({text for one in outputs for metric, text in one.get("signature", {}).items() if metric in wanted})
 
 
@@ -137,6 +140,25 @@ def _scores(study: Study, finals: Sequence[Dict[str, Any]]) -> str:
                 values = [score_of(finals, arm.name, output, pair, seed, study.score) for seed in study.seeds]
                 cells += ["" if value is None else f"{value:.1f}" for value in values]
                 cells.append(_mean([value for value in values if value is not None]))
+            rows.append(cells)
+    return _table(columns, rows)
+
+
+def _others(study: Study, finals: Sequence[Dict[str, Any]]) -> str:
+    """Arm and output down, direction and measure across: lengths, whose share a score hides, and scores of other kinds."""
+    measures = [name for name in ("bleu", "chrf", "language", "length_ratio") if name != study.score]
+    if not study.output_languages:
+        measures.remove("language")
+    titles = {**TITLES, "length_ratio": "length ratio"}
+    columns = ["system", "decoding", *(f"{pair}, {titles[name]}" for pair in study.directions for name in measures)]
+    rows = []
+    for arm in study.arms:
+        for output, text in arm.outputs.items():
+            cells = [arm.name, text]
+            for pair, name in itertools.product(study.directions, measures):
+                found = [score_of(finals, arm.name, output, pair, seed, name) for seed in study.seeds]
+                values = [value for value in found if value is not None]
+                cells.append(f"{statistics.mean(values):.{2 if name == 'length_ratio' else 1}f}" if values else "")
             rows.append(cells)
     return _table(columns, rows)
 

@@ -41,6 +41,27 @@ def test_all_metrics_are_those_of_sacrebleu_and_of_the_package():
     assert worse["length_ratio"] == pytest.approx(bleu.sys_len / bleu.ref_len)
 
 
+GERMAN = ["Zwei Hunde laufen durch den Park.", "Wie heißt die Frau am Fenster?", "Es regnet."]
+ENGLISH = ["Two dogs are running through the park.", "What is the name of the woman?", "It is raining."]
+
+
+def test_the_share_of_lines_in_the_right_language_and_its_bootstrap():
+    """Lines without letters are in no language; the references do not matter."""
+    right, half = score.System("right", GERMAN * 4), score.System("half", [*GERMAN * 2, *ENGLISH, "", "1 2", "..."])
+    result = score.score_systems([right, half], ENGLISH * 4, samples=200, metrics=["chrf"], languages=["de", "en"])
+    assert [row["language"] for row in result["systems"]] == [100.0, 50.0]
+    assert result["systems"][1]["p_values"]["language"] < 0.05
+    assert "languages:de+en|version:py3langid-" in result["signatures"]["language"]
+    assert "| 50.0 (p " in score.table(result) and "% in the language" in score.table(result)
+    alone = score.score_systems([right], ENGLISH * 4, languages=["en", "de"])["systems"][0]
+    assert alone["language"] == 0.0
+    for languages, words in (
+        (["de"], "--languages de: valid: two"),
+        (["de", "xx"], ["--languages de,xx: ", "valid: ISO"]),
+    ):
+        refused(words, score.score_systems, [right], GERMAN * 4, languages=languages)
+
+
 def test_repetition_counts_neighbours_and_4grams():
     found = text_statistics(["a a b b b c", "a", "", "b c"], str)
     assert found.tokens == 9 and found.repetition == pytest.approx(3 / 9) and found.repeated_4grams == 0

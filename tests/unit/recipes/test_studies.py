@@ -70,6 +70,8 @@ METRICS = {"de-en": "accuracy", "en-de": "accuracy"}
         ({"claims": [{"better": ["two", 1], "worse": ["two", 0]}]}, ["claims: ['two', '1']", "['two', '0']"]),
         ({"metrics": {"en-de": "accuracy"}}, ["metrics", "de-en"]),
         ({"score": "bleu", "metrics": METRICS}, ["score", "not beside metrics"]),
+        ({"output_languages": ["de", "fr"]}, ["output_languages: de, fr", "with de, en among them"]),
+        ({"output_languages": ["de", "en"], "metrics": METRICS}, ["output_languages", "where texts are scored"]),
         ({"tests": {"test": "test"}}, ["arms.A + b.languages", "with tests"]),
         (
             {
@@ -206,6 +208,25 @@ def test_an_output_may_have_a_command_and_a_metric_of_its_own(tmp_path):
     assert {stem: one["subsets"] for stem, one in found.items()} == {"test": {"test.a": 50.0}, "x": {"test.a": 30.0}}
 
 
+def test_the_language_of_outputs_is_that_of_the_target(tmp_path):
+    pairs, arm = ["text_en-title_de", "text_de-title_en"], {"system": "at", "outputs": BEAM}
+    content = {
+        "directions": pairs,
+        "arms": {"A": arm},
+        "claims": [],
+        "seeds": [1],
+        "output_languages": ["en", "de", "es"],
+    }
+    study = read_study(write(tmp_path, **content))
+    line = "Was sieht die Frau am Fenster?\n"
+    (tmp_path / "test_2016_flickr.title_de").write_text(line)
+    (tmp_path / "test_2016_flickr.title_en").write_text(line)
+    scores = Scores(study, lambda name: line.encode(), {"data": tmp_path, "out": tmp_path})
+    found = [scores.of(job)["beam"] for job in study.final({"A": 0})]
+    assert [one["language"] for one in found] == [100.0, 0.0] and all("language" in one["signature"] for one in found)
+    assert read_study(write(tmp_path, arms={"A": arm}, claims=[])).expected("en-de") == ()
+
+
 def test_outputs_after_so_many_updates(tmp_path):
     arm = {"system": "at", "outputs": BEAM}
     claims = [{"better": ["A", "beam@100"], "worse": ["A", "beam"]}]
@@ -267,6 +288,7 @@ def test_what_counts_as_other_code(tmp_path):
         {"assets": {"model": {"given": "model"}}},
         {"arms": {"A + b": {"system": "nat", "outputs": BEAM, "grid": [{"lr": 1}, {"lr": 2}]}, "two": TWO}},
         {"score": "chrf"},
+        {"output_languages": ["de", "en"]},
     ):
         assert read_study(write(tmp_path, **change)).settings() != before, change
 

@@ -43,7 +43,7 @@ def test_runs_of_other_code_are_listed_and_never_counted(tmp_path):
     study = read_study(write(tmp_path, arms=ARMS, claims=[]))
     ledger = ledger_of(tmp_path, study)
     for one in list(ledger.entries):
-        ledger.put({**one, "outputs": {"beam": {"bleu": 77.7}}})
+        ledger.put({**one, "outputs": {"beam": {"bleu": 77.7, "chrf": 50.0, "length_ratio": 1.0}}})
     before, since = tables.render(study, ledger, "code"), tables.render(study, ledger, "other")
     ((said, then),) = (pair for pair in zip(before.splitlines(), since.splitlines()) if pair[0] != pair[1])
     assert said.endswith("unchanged since") and "**changed since**" in then and "77.7" in since
@@ -60,6 +60,17 @@ def test_cpu_time_has_a_column_where_it_is_known(tmp_path):
         ledger.put({**one, "cpu_seconds": 60.0 * one["seed"]})
     page = tables.render(study, ledger, "code")
     assert "| minutes | CPU minutes |" in page and "| 1.5, 1.5 | 1.0, 2.0 |" in page
+
+
+def test_lengths_and_other_scores_have_a_table(tmp_path):
+    study = read_study(write(tmp_path, arms=ARMS, claims=[], directions=["en-de"], output_languages=["de", "en"]))
+    ledger = ledger_of(tmp_path, study)
+    for one in list(ledger.entries):
+        found = {"bleu": 20.0, "chrf": 50.0 + one["seed"], "language": 90.0, "length_ratio": 0.9 + one["seed"] / 50}
+        ledger.put({**one, "outputs": {"beam": found}})
+    page = tables.render(study, ledger, "code")
+    assert "| system | decoding | en-de, chrF | en-de, % in the language | en-de, length ratio |" in page
+    assert "| good | beam 5 | 51.5 | 90.0 | 0.93 |" in page
 
 
 def test_the_code_is_its_files_and_the_settings(tmp_path):
