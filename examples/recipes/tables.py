@@ -156,8 +156,8 @@ def _others(study: Study, finals: Sequence[Dict[str, Any]]) -> str:
         for output, text in arm.outputs.items():
             cells = [arm.name, text]
             for pair, name in itertools.product(study.directions, measures):
-                found = [score_of(finals, arm.name, output, pair, seed, name) for seed in study.seeds]
-                values = [value for value in found if value is not None]
+                found = [output_of(finals, arm.name, output, pair, seed) for seed in study.seeds]
+                values = [one[name] for one in found if name in one]
                 cells.append(f"{statistics.mean(values):.{2 if name == 'length_ratio' else 1}f}" if values else "")
             rows.append(cells)
     return _table(columns, rows)
