@@ -40,7 +40,7 @@ class LanguageShare(Metric):
         try:
             import py3langid
         except ImportError:
-            raise InputError(f"{given}: needs py3langid; valid: after pip install 'fairseq-plugins[study]'") from None
+            raise InputError(f"{given}: needs the package py3langid; valid: after pip install py3langid") from None
         try:
             py3langid.set_languages(self.languages)
         except ValueError as error:
