@@ -202,7 +202,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         check_same_counts("--source", {"--reference": len(reference), "--source": len(source)})
         file_names([system.name for system in systems])
     with heartbeat(f"score: {len(systems)} systems"):
-        languages = [code for code in args.languages.split(",") if code]
+        languages = args.languages.split(",") if args.languages else []
         result = score_systems(systems, reference, args.samples, args.seed, metrics, args.tokenize, more, languages)
     if args.json:
         write_json(args.json, result)

@@ -82,6 +82,8 @@ def test_what_is_refused(files, tmp_path):
     for options, words in (
         (["--metrics", "bleu,bert"], "--metrics bleu,bert: bert is unknown; valid: bleu, chrf, ter, rouge"),
         (["--tokenize", "mecab"], "--tokenize mecab: valid: "),
+        (["--languages", ","], "--languages ,: valid: two codes"),
+        (["--languages", "de,"], "--languages de,: "),
         (["--samples", "0"], "--samples 0: valid: 1 or more"),
         (["--comet-files", out], "out: needs --source"),
         (["--source", short, "--comet-files", out], "--reference has 20, --source has 19; line 20"),
