@@ -81,7 +81,7 @@ serve: $(if $(wildcard $(MODEL)/model.json),$(STAMPS)/runtime,$(STAMPS)/onnx)  #
 
 study: $(STAMPS)/study recipes  ## a study of examples/studies: STUDY=sga DATA=DIR OUT=DIR [JOBS=1] [DEVICE=cpu] [PUBLISHED=1]
 	@for name in STUDY DATA OUT; do [ -n "$${!name:-}" ] || { \
-	  echo "make study: $$name is missing, as in: make study STUDY=sga DATA=data/multi30k OUT=runs/sga" >&2; exit 2; }; done
+	  echo "make study: $$name is missing, as in: make study STUDY=sga_updates DATA=data/multi30k OUT=runs/sga_updates" >&2; exit 2; }; done
 	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \
 	  bash examples/study.sh "$$STUDY" "$$DATA" "$$OUT" "$${JOBS:-1}" "$${DEVICE:-cpu}"
 
