@@ -55,6 +55,12 @@ def cores(log: Path) -> Optional[float]:
     return (user + system) / real if real else None
 
 
+def machine(cpu: bool) -> str:
+    """What a run was trained on; ``cpu`` of ``fairseq-train`` says that a GPU was not used."""
+    gpu = "" if cpu or not torch.cuda.is_available() else f"{torch.cuda.get_device_name()}, "
+    return f"{gpu}{os.cpu_count()} CPU cores, {platform.machine()}, torch {torch.__version__}"
+
+
 def updates_and_seconds(state: Dict[str, Any]) -> Tuple[int, float]:
     """Updates and wall time of the training that wrote a checkpoint."""
     updates = int(state["optimizer_history"][-1]["num_updates"])
@@ -118,5 +124,5 @@ def _describe(run: Path) -> Dict[str, Any]:
         "validation": curve,
         "mean_passes": mean_passes(run),
         "options": {key: options[key] for key in KEPT if key in options},
-        "machine": f"{os.cpu_count()} CPU cores, {platform.machine()}, torch {torch.__version__}",
+        "machine": machine(bool(options.get("cpu"))),
     }
