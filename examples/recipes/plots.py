@@ -17,6 +17,7 @@ class MissingLibrary(RuntimeError):
 
 
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999", "#8c564b", "#b8a800"]
+COLOURS += ["#882255", "#44aa99", "#332288", "#ff6b6b"]
 STYLE = {
     "svg.hashsalt": "fairseq_plugins",  # ids in the file come from this instead of a random number
     "svg.fonttype": "none",
@@ -84,12 +85,13 @@ def _strip(axis: Any, study: Study, finals: Sequence[Dict[str, Any]], pair: str)
 
 
 def _curves(axis: Any, study: Study, finals: Sequence[Dict[str, Any]], pair: str) -> None:
-    """Validation BLEU over the minutes of training, a line a run, a colour a system."""
+    """Validation BLEU over what limits the trainings, minutes or updates: a line per run, a colour per system."""
+    timed = "updates" not in study.budget["final"]
     for number, arm in enumerate(study.arms):
         for entry in (one for one in finals if one["arm"] == arm.name):
-            minutes, scores = curve(entry, study.metric(pair))
-            axis.plot(minutes, scores, "-", color=f"C{number}", linewidth=0.9)
-    axis.set_xlabel("minutes of training (updates × time of an update)")
+            places, scores = curve(entry, study.metric(pair), timed)
+            axis.plot(places, scores, "-", color=f"C{number}", linewidth=0.9)
+    axis.set_xlabel("minutes of training (updates × time of an update)" if timed else "updates")
     axis.set_ylabel(f"validation {study.metric(pair) if study.metrics else 'BLEU'}, {pair}")
     axis.grid(linewidth=0.3)
 
@@ -138,9 +140,9 @@ def marks_of_test_sets(study: Study) -> Dict[str, str]:
     return dict(zip(outputs, itertools.cycle("o^svDPX*")))
 
 
-def curve(entry: Dict[str, Any], metric: str) -> Tuple[List[float], List[float]]:
-    """Minutes and validation score of a run."""
+def curve(entry: Dict[str, Any], metric: str, timed: bool) -> Tuple[List[float], List[float]]:
+    """Minutes, or else updates, and validation score of a run."""
     points = [point for point in entry.get("validation", []) if metric in point]
-    minute = entry.get("train_seconds", 0.0) / 60 / max(entry.get("updates", 0), 1)
+    unit = entry.get("train_seconds", 0.0) / 60 / max(entry.get("updates", 0), 1) if timed else 1
     earlier = entry.get("earlier_updates", 0)
-    return [(earlier + point["num_updates"]) * minute for point in points], [point[metric] for point in points]
+    return [(earlier + point["num_updates"]) * unit for point in points], [point[metric] for point in points]

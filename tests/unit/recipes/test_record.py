@@ -55,3 +55,10 @@ def test_several_models_of_a_run_are_added_up(tmp_path):
     found = record.describe(tmp_path)
     facts = [found[name] for name in ("updates", "train_seconds", "trained_parameters", "validation", "options")]
     assert facts == [30, 3.0, 3000, [], {"lr": [0.5]}]
+
+
+def test_a_run_names_the_gpu_that_it_used(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    assert record.machine(cpu=False).startswith("NVIDIA H200, ")
+    assert "NVIDIA" not in record.machine(cpu=True)
