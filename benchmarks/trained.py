@@ -3,7 +3,8 @@
     python -m benchmarks.trained --system SGA=runs/multi30k/sga/average.pt --system AT=runs/multi30k/at/average.pt \\
         --system mBART=runs/mbart/en-de/average.pt,runs/mbart/mt,runs/mbart/sentencepiece.bpe.model \\
         --data runs/multi30k/bin --pair en-de --sentencepiece runs/multi30k/sentencepiece.bpe.model \\
-        --source test.en --reference test.de [--sentences 200] [--batch 32] [--name NAME]
+        --source test.en --reference test.de [--generation 'SGA={"iter_decode_blank_penalty": 1.5}'] \\
+        [--sentences 200] [--batch 32] [--name NAME]
 
 Each system decodes the same sentences, one by one and in batches: SGA without a pass, with one forced pass, and with at most 8 and
 10 (how many a sentence took is in the histogram); SGA that aligns by mask-predict with 2, 4 and 8 iterations, and by a graph with
@@ -16,10 +17,11 @@ one. The results are of one table: ``--name`` keeps them beside those of another
 import argparse
 import collections
 import copy
+import json
 import re
 import time
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import sacrebleu
 import sentencepiece
@@ -116,8 +118,32 @@ class Source(NamedTuple):
         return cls(name, found[0], *(map(Path, [*found[1:], *(str(data), str(pieces))[len(found) - 1 :]])))
 
 
-def load(source: Source, pair: str, device: torch.device) -> List[System]:
+def generation_options(given: Sequence[str], names: Sequence[str]) -> Dict[str, Dict[str, Any]]:
+    """``--generation NAME=JSON``: options of the generator of a system, beside those of its decodings.
+
+    Raises:
+        ValueError: no such system, or no JSON object.
+    """
+    found = {}
+    for option in given:
+        name, _, text = option.partition("=")
+        try:
+            found[name] = json.loads(text)
+        except json.JSONDecodeError:
+            found[name] = None
+        if name not in names or not isinstance(found[name], dict):
+            raise ValueError(f"--generation {option}: valid: NAME={{...}}, NAME one of {', '.join(names)}")
+    return found
+
+
+def load(source: Source, pair: str, device: torch.device, generation: Mapping[str, Any]) -> List[System]:
     """All decodings of a system.
+
+    Args:
+        source: the system.
+        pair: ``de-en``.
+        device: of the model.
+        generation: options of its generators beside those of the decodings.
 
     Raises:
         ValueError: a task that is not timed here.
@@ -134,7 +160,7 @@ def load(source: Source, pair: str, device: torch.device) -> List[System]:
     for options in decodings(cfg.task._name, model):
         # One model each: a stock BART keeps the beam of a generator that was built on it, if that is above 1.
         own = copy.deepcopy(model)
-        given = argparse.Namespace(**{**dict(cfg.generation), **options})
+        given = argparse.Namespace(**{**dict(cfg.generation), **generation, **options})
         generator = task.build_generator([own], given)
         systems.append(System(f"{source.name}, {described(options)}", task, own, generator, pieces))
     return systems
@@ -368,6 +394,9 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument(
         "--reference", type=Path, required=True, nargs="+", help="their translations; more files: more references"
     )
+    parser.add_argument(
+        "--generation", action="append", default=[], metavar="NAME=JSON", help="options of the generator of a system"
+    )
     parser.add_argument("--score", choices=SCORES, default="bleu", help="of the outputs (default bleu)")
     parser.add_argument(
         "--name",
@@ -381,11 +410,16 @@ def main(argv: Optional[List[str]] = None) -> None:
     if options.name and not NAME.fullmatch(options.name):
         parser.error(f"--name {options.name}: valid: letters, digits and _")
     device = measure.pick_device(options.device)
-    sources = [Source.parse(option, options.data, options.sentencepiece) for option in options.system]
-    systems = [system for source in sources for system in load(source, options.pair, device)]
+    try:
+        sources = [Source.parse(option, options.data, options.sentencepiece) for option in options.system]
+        generation = generation_options(options.generation, [source.name for source in sources])
+    except ValueError as error:
+        parser.error(str(error))
+    systems = [one for source in sources for one in load(source, options.pair, device, generation.get(source.name, {}))]
     with torch.no_grad():
         results = compare(systems, options, device)
     chosen = {key: getattr(options, key) for key in ("pair", "sentences", "batch", "rounds", "score", "name")}
+    chosen.update({"generation": generation} if generation else {})
     path = report.write(f"trained-{options.name}" if options.name else "trained", device, chosen, results)
     print(render({"options": chosen, "results": results}))
     measure.say(f"wrote {path.relative_to(report.RESULTS.parent.parent)}")

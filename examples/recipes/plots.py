@@ -43,16 +43,20 @@ def render(study: Study, ledger: Ledger) -> str:
     with matplotlib.rc_context(STYLE):
         from matplotlib import pyplot
 
-        rows, columns = len(study.directions), 2 + differ_in_parameters(finals)
+        scored = any(one.get("outputs") for one in finals)
+        panels = [
+            *([_strip] if scored else []),
+            _curves,
+            *([_parameters] if scored and differ_in_parameters(finals) else []),
+        ]
+        rows, columns = len(study.directions), len(panels)
         height = 0.8 + 0.28 * sum(len(arm.outputs) for arm in study.arms)
         size = (4.5 * columns, max(height, 2.4) * rows)
         figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False)
         for row, pair in zip(axes, study.directions):
             here = [one for one in finals if one["pair"] == pair]
-            _strip(row[0], study, here, pair)
-            _curves(row[1], study, here, pair)
-            if columns == 3:
-                _parameters(row[2], study, here, pair)
+            for axis, panel in zip(row, panels):
+                panel(axis, study, here, pair)
         figure.tight_layout()
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
@@ -68,12 +72,13 @@ def _strip(axis: Any, study: Study, finals: Sequence[Dict[str, Any]], pair: str)
         for output, text in arm.outputs.items():
             scores = [score_of(finals, arm.name, output, pair, seed, study.score) for seed in study.seeds]
             found = [score for score in scores if score is not None]
+            if not found:
+                continue
             place, colour = len(labels), f"C{number}"
             labels.append(f"{arm.name}, {text}")
             colours.append(colour)
             axis.plot(found, [place] * len(found), "o", color=colour, markersize=4, alpha=0.7)
-            if found:
-                axis.plot([sum(found) / len(found)], [place], "|", color=colour, markersize=14)
+            axis.plot([sum(found) / len(found)], [place], "|", color=colour, markersize=14)
     axis.set_yticks(range(len(labels)), labels)
     for label, colour in zip(axis.get_yticklabels(), colours):
         label.set_color(colour)
@@ -85,12 +90,17 @@ def _strip(axis: Any, study: Study, finals: Sequence[Dict[str, Any]], pair: str)
 
 
 def _curves(axis: Any, study: Study, finals: Sequence[Dict[str, Any]], pair: str) -> None:
-    """Validation BLEU over what limits the trainings, minutes or updates: a line per run, a colour per system."""
+    """Validation BLEU over what limits the trainings, minutes or updates: a line per run, a colour per system.
+
+    The names stand beside the test scores; where there are none, here.
+    """
     timed = "updates" not in study.budget["final"]
     for number, arm in enumerate(study.arms):
-        for entry in (one for one in finals if one["arm"] == arm.name):
-            places, scores = curve(entry, study.metric(pair), timed)
-            axis.plot(places, scores, "-", color=f"C{number}", linewidth=0.9)
+        runs = [curve(one, study.metric(pair), timed) for one in finals if one["arm"] == arm.name]
+        for place, (places, scores) in enumerate(runs):
+            axis.plot(places, scores, "-", color=f"C{number}", linewidth=0.9, label="" if place else arm.name)
+    if not any(one.get("outputs") for one in finals):
+        axis.legend(frameon=False, fontsize=6)
     axis.set_xlabel("minutes of training (updates × time of an update)" if timed else "updates")
     axis.set_ylabel(f"validation {study.metric(pair) if study.metrics else 'BLEU'}, {pair}")
     axis.grid(linewidth=0.3)

@@ -70,6 +70,11 @@ class Study(NamedTuple):
         """What counts in validation, and in the logs of a study with metrics; texts are scored by ``score``."""
         return self.metrics[pair] if self.metrics else "bleu"
 
+    @property
+    def by_updates(self) -> bool:
+        """True where updates alone limit a final run, not minutes."""
+        return "minutes" not in self.budget["final"]
+
     def target(self, pair: str) -> str:
         """The language of the outputs of a direction."""
         return pair.partition("-")[2]

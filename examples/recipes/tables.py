@@ -25,16 +25,17 @@ def render(study: Study, ledger: Ledger, today: str, published: bool = True) -> 
     if published:
         parts.append(" ".join([f"**{study.finding}**", study.cannot_tell]).rstrip())
     plot = f"{study.name}.svg" if published else "plot.svg"
-    parts += [
-        f"## Test {named(study)}",
-        _scores(study, finals),
-        f"![Test {named(study)} and validation curves]({plot})",
-    ]
+    scored = any(entry.get("outputs") for entry in finals)
+    parts += [f"## Test {named(study)}", _scores(study, finals)] if scored else []
+    parts += [f"![{f'Test {named(study)} and validation' if scored else 'Validation'} curves]({plot})"]
     if study.metrics:
         parts += ["## By language", *_by_subset(study, finals)]
-    if not study.metrics:
+    elif scored:
         parts += ["## Other measures, mean over the seeds", _others(study, finals)]
-    parts += ["## Claims", _claims(study, ledger), "## How it was run", _conditions(study, ledger, today, published)]
+    if study.by_updates and not study.metrics:
+        parts += ["## Validation BLEU by updates", *_by_updates(study, finals)]
+    parts += ["## Claims", _claims(study, ledger)] if scored else []
+    parts += ["## How it was run", _conditions(study, ledger, today, published)]
     parts += ["## Every run", _runs(study, ledger)]
     if ledger.foreign():
         parts += [
@@ -141,7 +142,7 @@ def _scores(study: Study, finals: Sequence[Dict[str, Any]]) -> str:
                 cells += ["" if value is None else f"{value:.1f}" for value in values]
                 cells.append(_mean([value for value in values if value is not None]))
             rows.append(cells)
-    return _table(columns, rows)
+    return _table(columns, [cells for cells in rows if any(cells[2:])])
 
 
 def _others(study: Study, finals: Sequence[Dict[str, Any]]) -> str:
@@ -160,7 +161,23 @@ def _others(study: Study, finals: Sequence[Dict[str, Any]]) -> str:
                 values = [one[name] for one in found if name in one]
                 cells.append(f"{statistics.mean(values):.{2 if name == 'length_ratio' else 1}f}" if values else "")
             rows.append(cells)
-    return _table(columns, rows)
+    return _table(columns, [cells for cells in rows if any(cells[2:])])
+
+
+def _by_updates(study: Study, finals: Sequence[Dict[str, Any]]) -> List[str]:
+    """A table per direction: arm down, updates across, mean and standard deviation over the seeds that were validated then."""
+    parts = []
+    for pair in study.directions:
+        found: Dict[str, Dict[int, List[float]]] = {}
+        for entry in (one for one in finals if one["pair"] == pair):
+            for point in (point for point in entry.get("validation", []) if "bleu" in point):
+                updates = entry.get("earlier_updates", 0) + int(point["num_updates"])
+                found.setdefault(entry["arm"], {}).setdefault(updates, []).append(point["bleu"])
+        columns = sorted({updates for points in found.values() for updates in points})
+        arms = [arm.name for arm in study.arms if arm.name in found]
+        rows = [[arm, *(_mean(found[arm].get(updates, [])) for updates in columns)] for arm in arms]
+        parts += [f"{pair}:", _table(["system", *(f"{updates:,}" for updates in columns)], rows)]
+    return parts
 
 
 def _by_subset(study: Study, finals: Sequence[Dict[str, Any]]) -> List[str]:
@@ -231,14 +248,18 @@ def _runs(study: Study, ledger: Ledger) -> str:
             " ".join(entries[0]["options"]) or "defaults",
             f"{max(entry.get('trained_parameters', 0) for entry in entries):,}",
             ", ".join(f"{entry.get('updates', 0):,}" for entry in entries),
-            ", ".join(f"{entry.get('train_seconds', 0) / 60:.1f}" for entry in entries),
+            ", ".join(_minutes(entry, "train_seconds") for entry in entries),
         ]
         if timed:
-            cells.append(", ".join(f"{entry.get('cpu_seconds', 0) / 60:.1f}" for entry in entries))
+            cells.append(", ".join(_minutes(entry, "cpu_seconds") for entry in entries))
         rows.append([*cells, ", ".join(shown)])
     measure = f"best validation {'score' if study.metrics else 'BLEU'}"
     columns = ["run", "options", "trained parameters", "updates by seed", "minutes", *["CPU minutes"] * timed, measure]
     return _table(columns, rows)
+
+
+def _minutes(entry: Dict[str, Any], seconds: str) -> str:
+    return f"{entry[seconds] / 60:.1f}" if seconds in entry else "-"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,5 +1,7 @@
 """The benchmark of trained systems: ratios, scores and curves by hand. No time is asserted."""
 
+import pytest
+
 from benchmarks import trained
 from benchmarks.trained import Run
 
@@ -30,3 +32,10 @@ def test_a_row_by_hand():
     assert (found["speedup"], found["model_only_speedup"], found["batch_speedup"]) == (4.0, 2.0, 2.0)
     assert (found["p50"], found["p95"], found["bleu"], found["length_ratio"]) == (2.0, 2.0, 100.0, 1.0)
     assert (found["passes"], found["mean_passes"]) == ({"1": 1, "2": 1}, 1.5)
+
+
+def test_options_of_a_generator_belong_to_a_system():
+    assert trained.generation_options(['SGA={"a": 1}'], ["AT", "SGA"]) == {"SGA": {"a": 1}}
+    for wrong in ('X={"a": 1}', "SGA=1", "SGA={", "SGA"):
+        with pytest.raises(ValueError, match="valid: NAME="):
+            trained.generation_options([wrong], ["AT", "SGA"])
