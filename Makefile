@@ -75,7 +75,7 @@ translator: $(STAMPS)/recipes recipes  ## two text files to a translator: SRC=my
 	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \
 	  bash examples/translator.sh "$$SRC" "$$TGT" "$$OUT" "$${HOURS:-2}" "$${SEED:-1}" "$${MLM:-}"
 
-serve: $(if $(wildcard $(MODEL)/model.json),$(STAMPS)/runtime,$(STAMPS)/onnx)  ## a model over HTTP and as a page: MODEL=DIR [PORT=5000] [PRECISION=int8] [SYSTEM=sga]
+serve: $(if $(wildcard $(MODEL)/model.json),$(STAMPS)/runtime,$(STAMPS)/onnx)  ## a model over HTTP and as a page: MODEL=DIR [PORT=5000] [PRECISION=int8] [SYSTEM=at]
 	@[ -n "$${MODEL:-}" ] || { echo "make serve: MODEL is missing, as in: make serve MODEL=runs/quickstart-1" >&2; exit 2; }
 	@PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/serve.sh "$$MODEL"
 

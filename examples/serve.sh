@@ -5,7 +5,7 @@
 # `make translator` made: then the export lies beside the checkpoint, and is made when there is none of the same checkpoint.
 #   PORT        to listen at, on this machine only (default 5000)
 #   PRECISION   float32 (default) or int8
-#   SYSTEM      of what `make translator` made: sga or at (default: the better)
+#   SYSTEM      of what `make translator` made: sga_lora or at (default: the better)
 set -euo pipefail
 [ $# -eq 1 ] || { sed -n 2,8p "$0" >&2; exit 2; }
 PYTHON=${PYTHON:-python}

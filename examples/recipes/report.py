@@ -1,6 +1,6 @@
 """The folder of a translator: its systems, a table, and which one translates by default.
 
-python -m recipes.report --pair en-cs --systems sga at --output translator
+python -m recipes.report --pair en-cs --systems sga_lora at --output translator
 """
 
 import argparse

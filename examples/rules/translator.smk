@@ -1,10 +1,10 @@
-# From two text files to a translator: text, pieces, a masked language model, SGA and an autoregressive baseline, a table, a folder.
+# From two text files to a translator: text, pieces, a masked language model, SGA with low-rank updates, an autoregressive baseline, a table, a folder.
 import json
 
 from recipes.settings import check_folder, read_settings
 from recipes.systems import RecipeError, command, read_system
 
-SYSTEMS = ("sga", "at")                   # that are trained and compared
+SYSTEMS = ("sga_lora", "at")              # that are trained and compared
 SPEED_UPDATES = 30
 BY_UPDATES = {"validate-interval": 1000, "save-interval": 1000}   # epochs: the plan has validations by updates alone
 

@@ -111,9 +111,9 @@ def test_a_translator_is_made_once_and_goes_on_after_a_kill(world):
     assert "| masked_lm | " in said and "NOT FIT" not in said and "The default is AT" in said, said
     assert (folder / "out" / "plan.json").read_text() == plan, "a budget is divided once"
     trained = calls("fairseq-train", "--save-dir train/")
-    assert [sum(f"train/{name} " in f"{line} " for line in trained) for name in ("masked_lm", "sga", "at")] == [2, 1, 1]
+    assert [sum(f"train/{name} " in f"{line} " for line in trained) for name in ("masked_lm", "sga_lora", "at")] == [2, 1, 1]
     assert len({line for line in trained if "train/masked_lm" in line}) == 1, "the same command goes on"
-    assert all((folder / "out" / "translator" / name / "dict.de.txt").is_file() for name in ("sga", "at"))
+    assert all((folder / "out" / "translator" / name / "dict.de.txt").is_file() for name in ("sga_lora", "at"))
 
     before = len(calls("fairseq"))
     for path in (folder / "my.en", ROOT / "examples" / "systems" / "at.yaml"):
