@@ -59,6 +59,17 @@ def of_waits(runs):
     return "\n".join(lines)
 
 
+def trainings_on_gpus():
+    """The GPUs that the ledgers of studies name, each with its studies."""
+    found = {}
+    for path in sorted((ROOT / "examples" / "results").glob("*.json")):
+        for entry in json.loads(path.read_text(encoding="utf-8"))["entries"]:
+            gpu = re.match(r"(\D[^,]*), \d+ CPU cores", entry.get("machine", ""))
+            if gpu:
+                found.setdefault(gpu[1], {})[path.stem] = True
+    return [f"{gpu} (the studies {' and '.join(names)})" for gpu, names in found.items()]
+
+
 def rows(runs, facts):
     """Rows of the README's second table, by name: what was run, and what was not."""
     tested = [run for run in runs if "reason" not in run]
@@ -69,11 +80,15 @@ def rows(runs, facts):
     processors = {re.sub(r"\(R\)| Processor|\s*\(.*", "", machine["device"]) for machine in machines}
     gpus = {run["device"] for run in tested if run["on"] == "cuda"}
     devices = ["CPU", *["a pretend accelerator"] * any(run["on"] == "pretend" for run in tested), *sorted(gpus)]
+    trained = trainings_on_gpus()
     counts = sorted({count for differences in tasks(facts).values() for count in differences}, key=int)
     several = f"{' and '.join(counts)} on one CPU machine, every task; Slurm with two nodes on one machine"
     return {
         "system": (", ".join([*sorted({run["system"] for run in tested}), *sorted(processors)]), "macOS, Windows, ARM"),
-        "device": (", ".join(devices), "other GPUs" if gpus else "any GPU"),
+        "device": (
+            ", ".join([*devices, *trained]),
+            "other GPUs" if gpus else "tests on any GPU" if trained else "any GPU",
+        ),
         "several processes": (
             f"{several} ([table](docs/running.md#clusters))",
             "several machines, GPUs, fully sharded",

@@ -50,7 +50,7 @@ def render(study: Study, ledger: Ledger) -> str:
             *([_parameters] if scored and differ_in_parameters(finals) else []),
         ]
         rows, columns = len(study.directions), len(panels)
-        height = 0.8 + 0.28 * sum(len(arm.outputs) for arm in study.arms)
+        height = 0.8 + 0.28 * sum(len(arm.outputs) for arm in study.arms) if scored else 3.6
         size = (4.5 * columns, max(height, 2.4) * rows)
         figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False)
         for row, pair in zip(axes, study.directions):

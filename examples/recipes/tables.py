@@ -80,11 +80,7 @@ def _conditions(study: Study, ledger: Ledger, today: str, published: bool) -> st
         *(f"- {note}" for note in study.notes),
         f"- Machine: {'; '.join(machines) or 'no run yet'}",
         *_measures(study),
-        *(
-            [f"- {named(study)}: `{'`, `'.join(signatures) or 'no run yet'}`"]
-            if signatures or not study.metrics
-            else []
-        ),
+        *([f"- {named(study)}: `{'`, `'.join(signatures)}`"] if signatures else []),
         f"- Code: `{ledger.code}`; commits: {', '.join(sorted({entry['commit'] for entry in entries})) or 'none'}; {since}",
     ]
     assets = ledger.get("assets")
