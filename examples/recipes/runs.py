@@ -21,12 +21,16 @@ BFLOAT16 = re.compile(r"^(?:flags|Features)\b.*\b(?:avx512_bf16|amx_bf16|bf16)\b
 """How Linux says that a CPU multiplies in bfloat16; one that does not takes several times as long for it as for float32."""
 
 
+def has_bfloat16() -> bool:
+    """Whether this CPU multiplies in bfloat16."""
+    return PROCESSOR.is_file() and bool(BFLOAT16.search(PROCESSOR.read_text(encoding="utf-8")))
+
+
 def options_of(device: str) -> Dict[str, Any]:
     """Options of every training and decoding on a device: ``cpu``, or ``cuda``, which needs none."""
     if device != "cpu":
         return {}
-    has_bfloat16 = PROCESSOR.is_file() and BFLOAT16.search(PROCESSOR.read_text(encoding="utf-8"))
-    return {"cpu": True} if has_bfloat16 else {"cpu": True, "bf16": None}
+    return {"cpu": True} if has_bfloat16() else {"cpu": True, "bf16": None}
 
 
 class Runs:

@@ -1,11 +1,13 @@
 # From two text files to a translator: text, pieces, a masked language model, SGA with low-rank updates, an autoregressive baseline, a table, a folder.
 import json
 
+from recipes.runs import has_bfloat16
 from recipes.settings import check_folder, read_settings
 from recipes.systems import RecipeError, command, read_system
 
 SYSTEMS = ("sga_lora", "at")              # that are trained and compared
 SPEED_UPDATES = 30
+HALVED = {"bf16": True} if has_bfloat16() else {}   # of the masked LM and what is around it: half of the time; AT is too narrow to gain
 BY_UPDATES = {"validate-interval": 1000, "save-interval": 1000}   # epochs: the plan has validations by updates alone
 
 try:
@@ -31,7 +33,8 @@ def training(name, folder, pretrained, limits, more):
     """The command of a training of a system."""
     system = systems[name]
     values = {"root": ROOT, "source": run.source, "target": run.target, "seed": run.seed, "start": pretrained, **limits}
-    return command("fairseq-train bin", {**system.train, **BY_UPDATES, "cpu": True, "save-dir": folder, **more}, values)
+    half = HALVED if name == "masked_lm" or system.starts_from else {}
+    return command("fairseq-train bin", {**system.train, **BY_UPDATES, **half, "cpu": True, "save-dir": folder, **more}, values)
 
 
 def measured(wildcards):

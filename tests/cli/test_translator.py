@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from examples.recipes.runs import has_bfloat16
 from tests.conftest import ROOT
 
 SNAKEMAKE = ROOT / ".venv-recipes" / "bin" / "snakemake"
@@ -111,8 +112,12 @@ def test_a_translator_is_made_once_and_goes_on_after_a_kill(world):
     assert "| masked_lm | " in said and "NOT FIT" not in said and "The default is AT" in said, said
     assert (folder / "out" / "plan.json").read_text() == plan, "a budget is divided once"
     trained = calls("fairseq-train", "--save-dir train/")
-    assert [sum(f"train/{name} " in f"{line} " for line in trained) for name in ("masked_lm", "sga_lora", "at")] == [2, 1, 1]
-    assert len({line for line in trained if "train/masked_lm" in line}) == 1, "the same command goes on"
+    lines = {
+        name: [one for one in trained if f"train/{name} " in f"{one} "] for name in ("masked_lm", "sga_lora", "at")
+    }
+    assert [len(found) for found in lines.values()] == [2, 1, 1]
+    assert len(set(lines["masked_lm"])) == 1, "the same command goes on"
+    assert ["--bf16" in found[0] for found in lines.values()] == [has_bfloat16(), has_bfloat16(), False]
     assert all((folder / "out" / "translator" / name / "dict.de.txt").is_file() for name in ("sga_lora", "at"))
 
     before = len(calls("fairseq"))
