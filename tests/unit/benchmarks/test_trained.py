@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import trained
+from benchmarks import trained, trained_systems
 from benchmarks.trained import Run
 
 
@@ -35,7 +35,7 @@ def test_a_row_by_hand():
 
 
 def test_options_of_a_generator_belong_to_a_system():
-    assert trained.generation_options(['SGA={"a": 1}'], ["AT", "SGA"]) == {"SGA": {"a": 1}}
+    assert trained_systems.generation_options(['SGA={"a": 1}'], ["AT", "SGA"]) == {"SGA": {"a": 1}}
     for wrong in ('X={"a": 1}', "SGA=1", "SGA={", "SGA"):
         with pytest.raises(ValueError, match="valid: NAME="):
-            trained.generation_options([wrong], ["AT", "SGA"])
+            trained_systems.generation_options([wrong], ["AT", "SGA"])
