@@ -44,6 +44,8 @@ class Folder:
         entry = {**self._head(job), "train": self._portable("\n".join(commands))}
         if job.phase == "final":
             entry["outputs"] = self.scores.of(job)
+        if job.arm.start and self.study.each_seed(job.arm.start):
+            entry["start"] = self._hashes_of(job.arm.start, job.seed)
         facts = describe(Path("runs") / key)
         facts["settings"] = facts.pop("options", {})  # what the checkpoint says; "options" is the point of the grid
         write_json(Path("entries") / f"{key}.json", {**entry, **facts, "status": "done"})
@@ -75,7 +77,7 @@ class Folder:
         chosen = read_json(Path("tuned.json"))
         ledger = self.ledger([*self.study.tuning(), *(self.study.final(chosen) if chosen else [])])
         head = {"commit": commit(ROOT), "status": "done"}
-        ledger.put({**head, "key": "assets", "hashes": self._hashes()})
+        ledger.put({**head, "key": "assets", "hashes": self._hashes(ledger)})
         done = {
             (one["arm"], one["pair"], one["seed"]): one["key"]
             for one in ledger.entries
@@ -111,16 +113,24 @@ class Folder:
         minutes = {"minutes": job.limits["minutes"]} if "minutes" in job.limits else {}
         return {**place, "options": job.options, **minutes, "commit": commit(ROOT)}
 
-    def _hashes(self) -> Dict[str, str]:
-        """Hashes of the assets: the model where it is a folder."""
-        found = {}
+    def _hashes(self, ledger: Ledger) -> Dict[str, str]:
+        """Hashes of the assets; of those of a seed the ones that its runs have started from."""
+        found: Dict[str, str] = {}
+        for entry in ledger.entries:
+            found.update(entry.get("start", {}))
         for name in self.study.assets:
-            path = Path(self.runs.asset(name))
-            path = path / "model.safetensors" if path.is_dir() else path
-            if path.is_file():
-                inside = path.is_absolute() and path.is_relative_to(ROOT)
-                found[path.relative_to(ROOT).as_posix() if inside else f"{{out}}/{path}"] = sha256(path)
+            if not self.study.each_seed(name):
+                found.update(self._hashes_of(name))
         return found
+
+    def _hashes_of(self, name: str, seed: Optional[int] = None) -> Dict[str, str]:
+        """Path and hash of an asset, of the model where it is a folder; empty where it is not there."""
+        path = Path(self.runs.asset(name, seed))
+        path = path / "model.safetensors" if path.is_dir() else path
+        if not path.is_file():
+            return {}
+        inside = path.is_absolute() and path.is_relative_to(ROOT)
+        return {path.relative_to(ROOT).as_posix() if inside else f"{{out}}/{path}": sha256(path)}
 
     def _portable(self, text: str) -> str:
         """The text without paths of this machine."""

@@ -136,14 +136,15 @@ def publish(out: Path, partial: bool = False) -> List[Path]:
 def restore(name: str, out: Path) -> List[Path]:
     """Write the published runs of today's code into the folder of a study. Those that are there are left alone.
 
-    A run that starts from, or reads, what the study makes itself (a teacher) is left out: made again, that is another one.
+    A run that starts from, or reads, what the study makes itself (a teacher) is left out: made again, that is another one. Where every
+    seed has its own, it is restored, and its start is not.
 
     Raises:
         ValueError: no such runs.
     """
     study = read_study(STUDIES / f"{name}.yaml")
     ledger = Ledger(RESULTS / f"{name}.json", digest(ROOT, study.code, study.settings()))
-    made = {asset for asset, entry in study.assets.items() if "given" not in entry}
+    made = {asset for asset, entry in study.assets.items() if "given" not in entry and not study.each_seed(asset)}
     jobs = {
         one["key"]: study.job(one["key"]) for one in ledger.current() if one.get("phase") and one["status"] == "done"
     }

@@ -4,7 +4,7 @@ import math
 import re
 from pathlib import Path
 from string import Template
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .arms import Stage
 from .studies import Job, Study
@@ -49,7 +49,7 @@ class Runs:
         pairs = ",".join(study.set.get("pairs", ()))
         self.values: Dict[str, Any] = {"root": root, "data": data, "languages": languages, "pairs": pairs}
         self.values.update({name: Template(str(value)).substitute(self.values) for name, value in study.values.items()})
-        self.values.update({name: self.asset(name) for name in study.assets})
+        self.values.update({name: self.asset(name) for name in study.assets if not study.each_seed(name)})
 
     def fill(self, text: str) -> str:
         """Text with the values of ``$root``, ``$data`` and of the names of assets."""
@@ -57,49 +57,63 @@ class Runs:
 
     # ---- Assets. ----
 
-    def asset(self, name: str) -> str:
-        """Path of an asset: given, made by its own commands, or trained and then a checkpoint or the folder of a masked LM."""
-        entry = self.study.assets[name]
+    def asset(self, name: str, seed: Optional[int] = None) -> str:
+        """Path of an asset: given, made by its own commands, or trained and then a checkpoint or the folder of a masked LM.
+
+        The seed counts where each has an asset of its own.
+        """
+        entry, place = self.study.assets[name], self.place(name, seed)
         if "system" not in entry:
             return Template(entry.get("given", entry.get("makes", ""))).substitute(self.values)
-        return f"assets/{name}" if self._is_masked_lm(name) else f"assets/{name}/model.pt"
+        return f"assets/{place}" if self._is_masked_lm(name) else f"assets/{place}/model.pt"
 
-    def marker(self, name: str) -> str:
+    def place(self, name: str, seed: Optional[int] = None) -> str:
+        """An asset in the names of folders: its name, and the seed where each has its own."""
+        return f"{name}/seed{seed}" if self.study.each_seed(name) else name
+
+    def trained(self) -> List[Tuple[str, Optional[int]]]:
+        """The trainings of assets: name, and seed where each has its own."""
+        names = [name for name, entry in self.study.assets.items() if "system" in entry]
+        return [(name, seed) for name in names for seed in (self.study.seeds if self.study.each_seed(name) else [None])]
+
+    def marker(self, name: str, seed: Optional[int] = None) -> str:
         """The file that says that an asset is there."""
-        return f"{self.asset(name)}/config.json" if self._is_masked_lm(name) else self.asset(name)
+        path = self.asset(name, seed)
+        return f"{path}/config.json" if self._is_masked_lm(name) else path
 
     def _is_masked_lm(self, name: str) -> bool:
         entry = self.study.assets[name]
         return "system" in entry and read_system(entry["system"]).train["task"] == MASKED_LM
 
-    def asset_training(self, name: str) -> str:
-        """The command that trains an asset, in ``train/NAME``."""
+    def asset_training(self, name: str, seed: Optional[int] = None) -> str:
+        """The command that trains an asset, in ``train/NAME``, or that of a seed, in ``train/NAME/seedN``."""
         entry = self.study.assets[name]
         system = read_system(entry["system"])
         source, _, target = entry.get("pair", self.study.directions[0]).partition("-")
         stage = Stage(system._replace(train={**system.train, **entry.get("train", {})}), entry.get("data", "bin"), None)
-        values = {**self.values, "source": source, "target": target, "seed": entry.get("seed", 1)}
+        values = {**self.values, "source": source, "target": target, "seed": entry.get("seed", 1) if seed is None else seed}
         if "start" in entry:
-            values["start"] = self.asset(entry["start"])
-        return training(stage, values, entry["limits"], f"train/{name}", self.more)
+            values["start"] = self.asset(entry["start"], seed)
+        return training(stage, values, entry["limits"], f"train/{self.place(name, seed)}", self.more)
 
-    def asset_command(self, name: str) -> str:
+    def asset_command(self, name: str, seed: Optional[int] = None) -> str:
         """The command that makes the asset of its training: the average of one checkpoint has no hours of training in it."""
-        entry = self.study.assets[name]
-        checkpoint = f"train/{name}/checkpoint_{entry.get('checkpoint', 'last')}.pt"
+        entry, place = self.study.assets[name], self.place(name, seed)
+        checkpoint = f"train/{place}/checkpoint_{entry.get('checkpoint', 'last')}.pt"
         if self._is_masked_lm(name):
             files = "--dict pieces/dict.txt --sentencepiece pieces/sentencepiece.bpe.model"
             export = f"python {self.values['root']}/examples/export_masked_lm.py"
-            return f"{export} --checkpoint {checkpoint} {files} --output assets/{name}"
-        average = f"python -m fairseq_plugins.checkpoints.average --inputs {checkpoint} --output assets/{name}/model.pt"
-        return f"cp {entry.get('data', 'bin')}/dict*.txt assets/{name}/\n{average}"
+            return f"{export} --checkpoint {checkpoint} {files} --output assets/{place}"
+        average = f"python -m fairseq_plugins.checkpoints.average --inputs {checkpoint} --output assets/{place}/model.pt"
+        return f"cp {entry.get('data', 'bin')}/dict*.txt assets/{place}/\n{average}"
 
     # ---- Runs. ----
 
     def of(self, job: Job, part: str = "") -> Dict[str, Any]:
         """What ``$NAME`` stands for in the commands of a run, or in those for one of its languages, but for ``$start``."""
         source, _, target = job.pair.partition("-")
-        values = {**self.values, "source": source, "target": target, "seed": job.seed}
+        own = {name: self.asset(name, job.seed) for name in self.study.assets if self.study.each_seed(name)}
+        values = {**self.values, **own, "source": source, "target": target, "seed": job.seed}
         if job.arm.languages:
             trained = (part,) if part else job.arm.languages.trained
             values["pairs"] = ",".join(f"{one}-{target}" for one in trained)
@@ -113,7 +127,7 @@ class Runs:
         if number > 1 and not arm.parts:
             values["start"] = f"runs/{job.key}/start{number}.pt"
         elif arm.start:
-            values["start"] = self.asset(arm.start)
+            values["start"] = self.asset(arm.start, job.seed)
         options, limits = {**arm.grid[job.point], **self.more}, dict(stage.limits or job.limits)
         if job.phase == "final" and self.study.milestones:
             options["keep-interval-updates-pattern"] = math.gcd(*self.study.milestones)

@@ -75,6 +75,10 @@ class Study(NamedTuple):
         """True where updates alone limit a final run, not minutes."""
         return "minutes" not in self.budget["final"]
 
+    def each_seed(self, asset: str) -> bool:
+        """True where every seed has its own training of an asset."""
+        return bool(self.assets[asset].get("each_seed"))
+
     def target(self, pair: str) -> str:
         """The language of the outputs of a direction."""
         return pair.partition("-")[2]
@@ -176,6 +180,7 @@ def read_study(path: Path) -> Study:
     except RecipeError as error:
         raise RecipeError(f"{path}: {error}") from error
     assets, milestones = content.get("assets", {}), tuple(content.get("milestones", ()))
+    _check_assets(path, assets)
     arms = tuple(read_arm(path, name, entry, assets, milestones) for name, entry in content["arms"].items())
     sizes = {arm.name: len(arm.grid) for arm in arms}
     if len(set(sizes.values())) != 1:
@@ -244,6 +249,14 @@ def _check_scoring(path: Path, content: Mapping[str, Any], set_: Mapping[str, An
         raise RecipeError(f"{path}: tests: need metrics: the score of the languages in each of {content['directions']}")
     if (tests or metrics is None) and "reference" not in set_:
         raise RecipeError(f"{path}: set {content['set']}: has no reference; valid: one, where texts are scored")
+
+
+def _check_assets(path: Path, assets: Mapping[str, Any]) -> None:
+    """Raise RecipeError where one asset for all seeds would be made of one that every seed has."""
+    for name, entry in assets.items():
+        for other in (entry.get("start"), *entry.get("needs", ())):
+            if assets.get(other, {}).get("each_seed") and not entry.get("each_seed"):
+                raise RecipeError(f"{path}: assets.{name}: {other} is trained for each seed; valid: each_seed for {name} too")
 
 
 def _check_milestones(path: Path, milestones: Sequence[int], limits: Mapping[str, Any], arms: Sequence[Arm]) -> None:

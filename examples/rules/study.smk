@@ -25,7 +25,7 @@ except (RecipeError, ValueError) as error:
 
 steps = study.set["steps"]
 threads_each = max(1, workflow.cores // int(config.get("jobs", 1)))
-made = {name: runs.marker(name) for name, entry in study.assets.items() if "given" not in entry}
+made = {name for name, entry in study.assets.items() if "given" not in entry}
 chosen = json.loads(Path("tuned.json").read_text()) if Path("tuned.json").is_file() else None
 tuning, finals = study.tuning(), study.final(chosen) if chosen else []
 arguments = f"--study {config['study']} --data {config['data']} --device {config.get('device', 'cpu')}"
@@ -42,22 +42,24 @@ def as_it_is(text):
     return lambda wildcards: text
 
 
-def needed(name):
-    """What must be there before an asset, or with None before a run: the text, and the asset that comes before it."""
-    entry = study.assets[name] if name else {}
-    names = [one for one in (entry.get("start"), *entry.get("needs", ())) if one in made]
-    return [ancient(steps[-1]["makes"]), *[ancient(made[one]) for one in names]]
+def needed(names, seed):
+    """What must be there before a training: the text, and the assets that are made."""
+    return [ancient(steps[-1]["makes"]), *[ancient(runs.marker(name, seed)) for name in names if name in made]]
+
+
+def before_asset(name, seed=None):
+    entry = study.assets[name]
+    return needed([entry.get("start"), *entry.get("needs", ())], seed)
 
 
 def before_stage(wildcards):
     job = study.job(wildcards.key)
     number = stage_number(job, wildcards.stage)
-    own = job.arm.start if number == 1 else None
+    own = [job.arm.start] if number == 1 else []
     start = [] if number == 1 else [ancient(f"done/{job.key}/stage{number - 1}")]
     if number > 1 and not job.arm.parts:
         start.append(ancient(f"runs/{job.key}/start{number}.pt"))
-    data = [ancient(made[name]) for name in job.arm.needs if name in made]
-    return [*needed(None), *data, *start, *([ancient(made[own])] if own in made else [])]
+    return [*needed([*job.arm.needs, *own], job.seed), *start]
 
 
 def stage_number(job, stage):
@@ -166,53 +168,54 @@ for number, step in enumerate(steps):
             "{params.run}"
 
 
-for name, entry in study.assets.items():
-    if "run" in entry:
+for name in [name for name, entry in study.assets.items() if "run" in entry]:
 
-        rule:
-            name:
-                f"asset_{name}"
-            input:
-                needed(name),
-            output:
-                made[name],
-            params:
-                run=as_it_is(runs.fill(entry["run"])),
-            shell:
-                "{params.run}"
+    rule:
+        name:
+            f"asset_{name}"
+        input:
+            before_asset(name),
+        output:
+            runs.marker(name),
+        params:
+            run=as_it_is(runs.fill(study.assets[name]["run"])),
+        shell:
+            "{params.run}"
 
-    elif "system" in entry:
 
-        rule:
-            name:
-                f"train_{name}"
-            input:
-                needed(name),
-            output:
-                touch(f"done/assets/{name}"),
-            params:
-                folder=f"train/{name}",
-                command=as_it_is(runs.asset_training(name)),
-                name=name,
-            threads: workflow.cores
-            shell:
-                """
-                mkdir -p {params.folder}
-                export OMP_NUM_THREADS={threads}
-                {params.command} 2>&1 | tee -a {params.folder}/train.log | python -m recipes.progress {params.name}
-                """
+for name, seed in runs.trained():
+    place = runs.place(name, seed)
 
-        rule:
-            name:
-                f"asset_{name}"
-            input:
-                ancient(f"done/assets/{name}"),
-            output:
-                made[name],
-            params:
-                command=as_it_is(runs.asset_command(name)),
-            shell:
-                "{params.command}"
+    rule:
+        name:
+            f"train_{place.replace('/', '_')}"
+        input:
+            before_asset(name, seed),
+        output:
+            touch(f"done/assets/{place}"),
+        params:
+            folder=f"train/{place}",
+            command=as_it_is(runs.asset_training(name, seed)),
+            name=place,
+        threads: workflow.cores if seed is None else threads_each
+        shell:
+            """
+            mkdir -p {params.folder}
+            export OMP_NUM_THREADS={threads}
+            {params.command} 2>&1 | tee -a {params.folder}/train.log | python -m recipes.progress {params.name}
+            """
+
+    rule:
+        name:
+            f"asset_{place.replace('/', '_')}"
+        input:
+            ancient(f"done/assets/{place}"),
+        output:
+            runs.marker(name, seed),
+        params:
+            command=as_it_is(runs.asset_command(name, seed)),
+        shell:
+            "{params.command}"
 
 
 # ---- Runs. ----
