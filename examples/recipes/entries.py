@@ -129,8 +129,10 @@ class Folder:
         path = path / "model.safetensors" if path.is_dir() else path
         if not path.is_file():
             return {}
-        inside = path.is_absolute() and path.is_relative_to(ROOT)
-        return {path.relative_to(ROOT).as_posix() if inside else f"{{out}}/{path}": sha256(path)}
+        for folder, start in ((self.data, "{data}/"), (ROOT, "")):
+            if path.is_absolute() and path.is_relative_to(folder):
+                return {f"{start}{path.relative_to(folder).as_posix()}": sha256(path)}
+        return {f"{{out}}/{path}": sha256(path)}
 
     def _portable(self, text: str) -> str:
         """The text without paths of this machine."""

@@ -136,8 +136,8 @@ def publish(out: Path, partial: bool = False) -> List[Path]:
 def restore(name: str, out: Path) -> List[Path]:
     """Write the published runs of today's code into the folder of a study. Those that are there are left alone.
 
-    A run that starts from, or reads, what the study makes itself (a teacher) is left out: made again, that is another one. Where every
-    seed has its own, it is restored, and its start is not.
+    A run that starts from, or reads, what the study makes itself (a teacher) is left out: made again, that is another one.
+    Where every seed has its own, it is restored, and its start is not.
 
     Raises:
         ValueError: no such runs.

@@ -64,7 +64,8 @@ class Runs:
         """
         entry, place = self.study.assets[name], self.place(name, seed)
         if "system" not in entry:
-            return Template(entry.get("given", entry.get("makes", ""))).substitute(self.values)
+            own = {"seed": seed} if self.study.each_seed(name) else {}
+            return Template(entry.get("given", entry.get("makes", ""))).substitute({**self.values, **own})
         return f"assets/{place}" if self._is_masked_lm(name) else f"assets/{place}/model.pt"
 
     def place(self, name: str, seed: Optional[int] = None) -> str:
@@ -91,7 +92,8 @@ class Runs:
         system = read_system(entry["system"])
         source, _, target = entry.get("pair", self.study.directions[0]).partition("-")
         stage = Stage(system._replace(train={**system.train, **entry.get("train", {})}), entry.get("data", "bin"), None)
-        values = {**self.values, "source": source, "target": target, "seed": entry.get("seed", 1) if seed is None else seed}
+        seed_of_it = entry.get("seed", 1) if seed is None else seed
+        values = {**self.values, "source": source, "target": target, "seed": seed_of_it}
         if "start" in entry:
             values["start"] = self.asset(entry["start"], seed)
         return training(stage, values, entry["limits"], f"train/{self.place(name, seed)}", self.more)
@@ -104,8 +106,9 @@ class Runs:
             files = "--dict pieces/dict.txt --sentencepiece pieces/sentencepiece.bpe.model"
             export = f"python {self.values['root']}/examples/export_masked_lm.py"
             return f"{export} --checkpoint {checkpoint} {files} --output assets/{place}"
-        average = f"python -m fairseq_plugins.checkpoints.average --inputs {checkpoint} --output assets/{place}/model.pt"
-        return f"cp {entry.get('data', 'bin')}/dict*.txt assets/{place}/\n{average}"
+        average = f"python -m fairseq_plugins.checkpoints.average --inputs {checkpoint}"
+        dictionaries = f"{entry.get('data', 'bin')}/dict*.txt"
+        return f"cp {dictionaries} assets/{place}/\n{average} --output assets/{place}/model.pt"
 
     # ---- Runs. ----
 

@@ -76,7 +76,7 @@ class Study(NamedTuple):
         return "minutes" not in self.budget["final"]
 
     def each_seed(self, asset: str) -> bool:
-        """True where every seed has its own training of an asset."""
+        """True where every seed has an asset of its own."""
         return bool(self.assets[asset].get("each_seed"))
 
     def target(self, pair: str) -> str:
@@ -256,7 +256,8 @@ def _check_assets(path: Path, assets: Mapping[str, Any]) -> None:
     for name, entry in assets.items():
         for other in (entry.get("start"), *entry.get("needs", ())):
             if assets.get(other, {}).get("each_seed") and not entry.get("each_seed"):
-                raise RecipeError(f"{path}: assets.{name}: {other} is trained for each seed; valid: each_seed for {name} too")
+                valid = f"valid: each_seed for {name} too"
+                raise RecipeError(f"{path}: assets.{name}: {other} is one of each seed; {valid}")
 
 
 def _check_milestones(path: Path, milestones: Sequence[int], limits: Mapping[str, Any], arms: Sequence[Arm]) -> None:

@@ -82,7 +82,7 @@ def world(tmp_path):
     for name, text in {**stand_ins, "python": PYTHON}.items():
         (tmp_path / "programs" / name).write_text(text)
         (tmp_path / "programs" / name).chmod(0o755)
-    step = {"makes": "bin/done", "run": "cp $data/test.de bin/done"}
+    step = {"makes": "bin/done", "run": "touch bin/dict.txt\ncp $data/test.de bin/done"}
     tiny = {
         "title": "Tiny",
         "languages": ["en", "de"],
@@ -168,17 +168,32 @@ def test_a_study_is_tuned_run_and_shown_and_goes_on_after_a_kill(world):
 
 @pytest.mark.slow
 def test_numbers_of_fairseq_validate_and_of_commands_of_its_own_reach_the_page(world):
-    folder, start, _ = world
+    """The runs of a seed start from its own asset; the ledger keeps the hash when the asset is gone."""
+    folder, start, calls = world
     own = """echo '| test.fr | {"test.fr_f1": 37.5}'"""
     outputs = {"test": {"title": "stock"}, "own": {"title": "its own", "metric": "f1", "run": own}}
     write_study(
         folder,
         metrics={"en-de": "accuracy"},
         budget={"final": {"updates": 5}},
-        assets={"model": {"given": "$data/test.de"}},
+        seeds=[1, 2],
+        assets={
+            "model": {"system": "at", "limits": {"updates": 5}, "train": {"lr": 1}, "each_seed": True},
+            "given": {"given": "$data/test.de"},
+        },
         arms={"one": {"system": "understanding", "start": "model", "outputs": outputs}},
         claims=[],
     )
     run = start()
     said, _ = run.communicate(timeout=300)
-    assert run.returncode == 0 and "| one | stock | 62.5 |" in said and "| one | its own | 37.5 |" in said, said
+    assert run.returncode == 0 and "| one | stock | 62.5 | 62.5 |" in said, said
+    assert "| one | its own | 37.5 | 37.5 |" in said, said
+    started = {line.partition("--pretrained-encoder ")[2].split()[0] for line in calls("runs/final")}
+    assert started == {f"assets/model/seed{seed}/model.pt" for seed in (1, 2)} and len(calls("train/model/seed")) == 2
+    for gone in ("assets", "train", "runs", "done", "averages", "ledger.json", "page.md"):
+        path = folder / "out" / gone
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+    assert start().wait(timeout=120) == 0 and len(calls("train/model/seed")) == 2, "nothing is trained again"
+    entries = json.loads((folder / "out" / "ledger.json").read_text())["entries"]
+    hashes = next(one["hashes"] for one in entries if one["key"] == "assets")
+    assert set(hashes) == {"{data}/test.de", *(f"{{out}}/assets/model/seed{seed}/model.pt" for seed in (1, 2))}

@@ -164,3 +164,6 @@ def test_a_run_that_starts_from_what_the_study_makes_is_not_restored(finished, t
         tmp_path / "studies", arms={"good": arm}, claims=[], seeds=[1], assets={"teacher": {"given": "$data/teacher"}}
     )
     assert len(results.restore("probe", tmp_path / "new")) == 2
+    each = {"teacher": {"system": "at", "limits": {"updates": 9}, "each_seed": True}}
+    write(tmp_path / "studies", arms={"good": arm}, claims=[], seeds=[1], assets=each)
+    assert len(results.restore("probe", tmp_path / "again")) == 2, "of the same seed: as good as the one made again"

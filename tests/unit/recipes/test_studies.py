@@ -32,6 +32,9 @@ TWO = {
 OWN = {"title": "own command", "metric": "f1", "run": "score $model $source $seed $$HOME"}
 
 
+EACH = {"system": "masked_lm", "limits": {"updates": 200}, "each_seed": True}
+
+
 def write(folder, **changes):
     content = {
         "title": "Probe",
@@ -66,6 +69,12 @@ METRICS = {"de-en": "accuracy", "en-de": "accuracy"}
         ({"arms": {"one": {"system": "at", "outputs": BEAM}, "two": TWO}, "claims": []}, ["one size", "'two': 2"]),
         ({"assets": {}}, ["arms.two.start: model"]),
         ({"assets": {"model": {"given": "a", "system": "at"}}}, ["assets.model"]),
+        ({"assets": {"model": {"run": "a", "makes": "b", "each_seed": True}}}, ["assets.model"]),
+        ({"assets": {"model": {**EACH, "seed": 1}}}, ["assets.model"]),
+        (
+            {"assets": {"model": EACH, "text": {"run": "cut $model", "makes": "text", "needs": ["model"]}}},
+            ["assets.text: model is one of each seed", "each_seed for text too"],
+        ),
         ({"arms": {"two": {**TWO, "needs": ["text"]}}, "claims": []}, ["arms.two.needs: text", "valid: model"]),
         ({"claims": [{"better": ["two", 1], "worse": ["two", 0]}]}, ["claims: ['two', '1']", "['two', '0']"]),
         ({"metrics": {"en-de": "accuracy"}}, ["metrics", "de-en"]),
@@ -158,6 +167,35 @@ def test_commands_of_a_run(tmp_path):
     asset = options_of(runs.asset_training("model"))[1]
     assert (asset["--save-dir"], asset["--warmup-updates"], asset["--seed"]) == ("train/model", "10", "1")
     assert runs.marker("model") == "assets/model/config.json" and "export_masked_lm" in runs.asset_command("model")
+
+
+def test_an_asset_of_each_seed(tmp_path):
+    """Trained with every seed, in folders of their own, from the one of the same seed; a run starts from that of its seed."""
+    second = {"system": "at", "start": "model", "limits": {"updates": 9}, "each_seed": True, "train": {"x": "$start"}}
+    one = {"system": "at", "limits": {"updates": 9}, "seed": 0}
+    other = {"given": "$data/$seed.pt", "each_seed": True}
+    own = {"start": "second", "needs": ["model"], "train": {"y": "$model"}, "before": [], "grid": [{}]}
+    given = {
+        "assets": {"model": EACH, "second": second, "one": one, "other": other},
+        "arms": {"two": {**TWO, **own, "limits": {"updates": 9}}},
+    }
+    study = read_study(write(tmp_path, **given, claims=[], seeds=[0, 7]))
+    runs = Runs(study, ROOT, "data", {})
+    both = [(name, seed) for name in ("model", "second") for seed in (0, 7)]
+    assert runs.trained() == [*both, ("one", None)] and runs.place("one") == "one"
+    for seed in (0, 7):
+        folder = f"assets/model/seed{seed}"
+        assert runs.marker("model", seed) == f"{folder}/config.json"
+        assert runs.asset_command("model", seed).endswith(f"--output {folder}")
+        given = options_of(runs.asset_training("second", seed))[1]
+        assert given["--save-dir"] == f"train/second/seed{seed}" and given["--seed"] == str(seed)
+        assert given["--x"] == folder
+        assert f"train/second/seed{seed}/checkpoint_last" in runs.asset_command("second", seed)
+        assert runs.asset("other", seed) == f"data/{seed}.pt"
+        (job,) = [job for job in study.final({"two": 0}) if job.seed == seed and job.pair == "en-de"]
+        given = options_of(runs.training(job, 1))[1]
+        assert (given["--pretrained-mlm"], given["--y"]) == (f"assets/second/seed{seed}/model.pt", folder)
+    assert options_of(runs.asset_training("one"))[1]["--seed"] == "0"
 
 
 def test_commands_of_a_run_over_several_languages(tmp_path):
