@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .arms import Stage
 from .studies import Job, Study
-from .systems import command, read_system
+from .systems import RecipeError, command, read_system
 
 VALIDATIONS = 12
 """In a training of so many updates, where the limits do not say it."""
@@ -51,9 +51,16 @@ class Runs:
         self.values.update({name: Template(str(value)).substitute(self.values) for name, value in study.values.items()})
         self.values.update({name: self.asset(name) for name in study.assets if not study.each_seed(name)})
 
-    def fill(self, text: str) -> str:
-        """Text with the values of ``$root``, ``$data`` and of the names of assets."""
-        return Template(text).substitute(self.values)
+    def fill(self, text: str, **own: Any) -> str:
+        """Text with the values of ``$root``, ``$data``, of the names of assets and its own.
+
+        Raises RecipeError: a name without a value.
+        """
+        values = {**self.values, **own}
+        try:
+            return Template(text).substitute(values)
+        except (KeyError, ValueError) as error:
+            raise RecipeError(f"{text.strip()}: {error} has no value; valid: ${', $'.join(values)}") from error
 
     # ---- Assets. ----
 
@@ -65,7 +72,7 @@ class Runs:
         entry, place = self.study.assets[name], self.place(name, seed)
         if "system" not in entry:
             own = {"seed": seed} if self.study.each_seed(name) else {}
-            return Template(entry.get("given", entry.get("makes", ""))).substitute({**self.values, **own})
+            return self.fill(entry.get("given", entry.get("makes", "")), **own)
         return f"assets/{place}" if self._is_masked_lm(name) else f"assets/{place}/model.pt"
 
     def place(self, name: str, seed: Optional[int] = None) -> str:

@@ -20,6 +20,10 @@ try:
     for job in study.final({arm.name: 0 for arm in study.arms}):   # what cannot be written as a command is said now, not in an hour
         for number in range(len(job.arm.stages)):
             runs.training(job, number + 1)
+    for name, seed in runs.trained():
+        runs.asset_training(name, seed)
+    for entry in (*study.set["steps"], *study.assets.values()):
+        runs.fill(entry.get("run", ""))
 except (RecipeError, ValueError) as error:
     sys.exit(f"error: {error}")
 
@@ -121,6 +125,7 @@ rule page:
 
 rule ledger:
     input:
+        ancient("study.json"),
         lambda wildcards: [*entries(tuning), *entries(finals)],
     output:
         "ledger.json",

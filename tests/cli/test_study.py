@@ -190,10 +190,11 @@ def test_numbers_of_fairseq_validate_and_of_commands_of_its_own_reach_the_page(w
     assert "| one | its own | 37.5 | 37.5 |" in said, said
     started = {line.partition("--pretrained-encoder ")[2].split()[0] for line in calls("runs/final")}
     assert started == {f"assets/model/seed{seed}/model.pt" for seed in (1, 2)} and len(calls("train/model/seed")) == 2
-    for gone in ("assets", "train", "runs", "done", "averages", "ledger.json", "page.md"):
+    for gone in ("assets", "train", "runs", "done", "averages", "ledger.json", "page.md", "study.json"):
         path = folder / "out" / gone
         path.unlink() if path.is_file() else shutil.rmtree(path)
     assert start().wait(timeout=120) == 0 and len(calls("train/model/seed")) == 2, "nothing is trained again"
+    assert (folder / "out" / "study.json").is_file(), "what is restored can be published"
     entries = json.loads((folder / "out" / "ledger.json").read_text())["entries"]
     hashes = next(one["hashes"] for one in entries if one["key"] == "assets")
     assert set(hashes) == {"{data}/test.de", *(f"{{out}}/assets/model/seed{seed}/model.pt" for seed in (1, 2))}

@@ -198,6 +198,23 @@ def test_an_asset_of_each_seed(tmp_path):
     assert options_of(runs.asset_training("one"))[1]["--seed"] == "0"
 
 
+@pytest.mark.parametrize(
+    ("assets", "words"),
+    [
+        ({"model": {"given": "$data/$seed.pt"}}, ["$data/$seed.pt: 'seed' has no value", "valid: $root, $data"]),
+        (
+            {"model": EACH, "text": {"run": "cut $model", "makes": "text"}},
+            ["cut $model: 'model' has no value", "$text"],
+        ),
+    ],
+)
+def test_a_name_without_a_value_is_refused(tmp_path, assets, words):
+    study = read_study(write(tmp_path, assets=assets))
+    with pytest.raises(RecipeError) as raised:
+        Runs(study, ROOT, "data", {}).fill(assets["text"]["run"])
+    assert all(word in str(raised.value) for word in words), raised.value
+
+
 def test_commands_of_a_run_over_several_languages(tmp_path):
     """One model for all of them, or one for each in an equal share of the minutes; each language is decoded by itself."""
     outputs = {"test.trained": {"title": "mean", "options": {"beam": 3}}, "test.fr": {"title": "French"}}
