@@ -17,13 +17,19 @@ MASKED_LM = "tlm_pretraining"
 
 
 PROCESSOR = Path("/proc/cpuinfo")
-BFLOAT16 = re.compile(r"^(?:flags|Features)\b.*\b(?:avx512_bf16|amx_bf16|bf16)\b", re.MULTILINE)
-"""How Linux says that a CPU multiplies in bfloat16; one that does not takes several times as long for it as for float32."""
+BFLOAT16 = tuple(
+    re.compile(pattern, re.DOTALL | re.MULTILINE)
+    for pattern in (r"^flags\b[^\n]*\bamx_bf16\b", r"\bAuthenticAMD\b.*^flags\b[^\n]*\bavx512_bf16\b", r"^Features\b[^\n]*\bbf16\b")
+)
+"""How Linux says that a CPU multiplies faster in bfloat16 than in float32. Intel's AVX512_BF16 without AMX is slower: 76 GFLOP/s against 115 were measured."""
 
 
 def has_bfloat16() -> bool:
-    """Whether this CPU multiplies in bfloat16."""
-    return PROCESSOR.is_file() and bool(BFLOAT16.search(PROCESSOR.read_text(encoding="utf-8")))
+    """Whether this CPU multiplies faster in bfloat16 than in float32."""
+    if not PROCESSOR.is_file():
+        return False
+    text = PROCESSOR.read_text(encoding="utf-8")
+    return any(pattern.search(text) for pattern in BFLOAT16)
 
 
 def options_of(device: str) -> Dict[str, Any]:

@@ -95,9 +95,9 @@ class Study(NamedTuple):
         return {stem: f"{stem}.{'log' if self.metrics else self.target(job.pair)}" for stem in job.arm.outputs}
 
     def limit(self, phase: str) -> str:
-        """Of a training in a phase, in words."""
+        """Of a training in a phase, in words: updates, minutes or both."""
         limits = self.budget[phase]
-        return f"{limits['minutes']:g} minutes" if "minutes" in limits else f"{limits['updates']:,} updates"
+        return " or ".join(f"{limits[unit]:,} {unit}" for unit in ("updates", "minutes") if unit in limits)
 
     def references(self, names: Mapping[str, Path], pair: str, seed: int, test: str = "") -> Path:
         """Pattern of the reference files; ``names`` has the folders ``data`` and ``out``, ``test`` is a key of ``tests``."""

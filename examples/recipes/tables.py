@@ -110,17 +110,17 @@ def _measures(study: Study) -> List[str]:
 
 
 def _budget(study: Study, ledger: Ledger) -> str:
-    points, final = len(study.arms[0].grid), f"{study.limit('final')} at most"
+    points, final = len(study.arms[0].grid), f"at most {study.limit('final')}"
     if points == 1:
-        return f"Every training run has {final}; nothing is tuned."
+        return f"Training: {final} per run; nothing is tuned."
     by = "score" if study.metrics else "BLEU"
     tuned = [one for one in ledger.current() if one.get("phase") == "tune" and one["status"] == "done"]
     runs = {arm.name: [one for one in tuned if one["arm"] == arm.name] for arm in study.arms}
     lacking = [name for name, found in runs.items() if found and by_loss(found, study.metric(study.directions[0]))]
     but = f" (the loss where a task logs none: {', '.join(lacking)})" if lacking else ""
     return (
-        f"Training: {study.limit('tune')} a tuning run, {final} a final run, the same for every arm; {points} settings "
-        f"an arm are tried on {study.directions[0]} with seed {study.seeds[0]} and chosen by validation {by}{but}."
+        f"Training: at most {study.limit('tune')} per tuning run, {final} per final run, the same for every arm; {points} settings "
+        f"per arm are tried on {study.directions[0]} with seed {study.seeds[0]} and chosen by validation {by}{but}."
     )
 
 
