@@ -24,7 +24,7 @@ RESULTS = ROOT / "examples" / "results"
 """Ledgers and archives: ``NAME.json``, ``NAME.tar.xz``, of the tables of further analyses ``NAME_analysis.tar.xz``."""
 PAGES = ROOT / "docs" / "results"
 ANALYSIS = "_analysis"
-LONG_TABLE = 15
+LONG_TABLE = 40
 """Lines."""
 
 FIGURE = re.compile(r"(?<![\d.,])\d+\.\d(?![\d.])")

@@ -159,9 +159,11 @@ def _references_again(name, seed, out):
 
 
 def quotations():
-    """Name, text and the pages that it quotes: every line with a link to a page of results."""
+    """Name, text and the pages that it quotes: every line with a link to a page of results, without a first column of the paper's own figures."""
     for name in (name for name in listed_files() if re.fullmatch(r"(?!CHANGELOG|docs/results/).*\.md", name)):
+        beside_the_paper = False
         for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
+            beside_the_paper = line.startswith("| the paper") or (beside_the_paper and line.startswith("|"))
             linked = {(ROOT / name).parent / link for link in LINKS.findall(line)}
             if linked:
-                yield name, line, sorted(linked)
+                yield name, line.split("|", 2)[2] if beside_the_paper else line, sorted(linked)
