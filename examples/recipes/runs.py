@@ -19,9 +19,16 @@ MASKED_LM = "tlm_pretraining"
 PROCESSOR = Path("/proc/cpuinfo")
 BFLOAT16 = tuple(
     re.compile(pattern, re.DOTALL | re.MULTILINE)
-    for pattern in (r"^flags\b[^\n]*\bamx_bf16\b", r"\bAuthenticAMD\b.*^flags\b[^\n]*\bavx512_bf16\b", r"^Features\b[^\n]*\bbf16\b")
+    for pattern in (
+        r"^flags\b[^\n]*\bamx_bf16\b",
+        r"\bAuthenticAMD\b.*^flags\b[^\n]*\bavx512_bf16\b",
+        r"^Features\b[^\n]*\bbf16\b",
+    )
 )
-"""How Linux says that a CPU multiplies faster in bfloat16 than in float32. Intel's AVX512_BF16 without AMX is slower: 76 GFLOP/s against 115 were measured."""
+"""How Linux says that a CPU multiplies faster in bfloat16 than in float32.
+
+Intel's AVX512_BF16 without AMX is slower: 76 GFLOP/s against 115 were measured.
+"""
 
 
 def has_bfloat16() -> bool:

@@ -159,7 +159,10 @@ def _references_again(name, seed, out):
 
 
 def quotations():
-    """Name, text and the pages that it quotes: every line with a link to a page of results, without a first column of the paper's own figures."""
+    """Name, text and the pages that it quotes: every line with a link to a page of results.
+
+    The first column of a table beside the paper is left out: its figures are the paper's.
+    """
     for name in (name for name in listed_files() if re.fullmatch(r"(?!CHANGELOG|docs/results/).*\.md", name)):
         beside_the_paper = False
         for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
