@@ -322,14 +322,22 @@ def test_sets_on_top_of_others_and_languages_of_the_directions(tmp_path):
 def test_a_variant_is_a_study_of_its_own(tmp_path):
     """What it does not say is the file's, but for the texts; with like: null nothing is."""
     variants = {
-        "longer": {"title": "Longer", "seeds": [5], "budget": {"tune": {"minutes": 9}, "final": {"updates": 3000, "minutes": 20}}},
+        "longer": {
+            "title": "Longer",
+            "seeds": [5],
+            "budget": {"tune": {"minutes": 9}, "final": {"updates": 3000, "minutes": 20}},
+        },
         "alone": {"title": "Alone", "like": None, "seeds": [5]},
     }
     write(tmp_path, finding="Probe is better.", notes=["A note."], variants=variants)
     probe, longer = (read_study(tmp_path / f"{name}.yaml") for name in ("probe", "longer"))
     assert names(tmp_path) == ["alone", "longer", "probe"]
     assert (longer.name, longer.title, longer.finding, longer.notes) == ("longer", "Longer", "", ())
-    assert (longer.seeds, longer.limit("final"), probe.limit("final")) == ((5,), "3,000 updates or 20 minutes", "6 minutes")
+    assert (longer.seeds, longer.limit("final"), probe.limit("final")) == (
+        (5,),
+        "3,000 updates or 20 minutes",
+        "6 minutes",
+    )
     assert (longer.arms, longer.claims) == (probe.arms, probe.claims) and probe.finding == "Probe is better."
     with pytest.raises(RecipeError, match=r"alone.yaml: the file: '\w+' is a required property"):
         read_study(tmp_path / "alone.yaml")
