@@ -104,6 +104,8 @@ def scored_texts(names):
 def wrong_scores(name, entry, part, out):
     """Scores of an output that are not the ledger's; of a claim, the difference and its p."""
     study, ledger = opened(name)
+    out = out / name
+    out.mkdir(exist_ok=True)
     scores = Scores(study, outputs(name).__getitem__, {"data": data_of(study), "out": out})
     if made_by_the_study(study):
         _references_again(name, entry["seed"], out)
@@ -135,19 +137,28 @@ def data_of(study):
     return found[0] if found else DATA
 
 
+MADE_OF = {
+    "sga_free": ("webnlg", -1),
+    "sga_free_choices": ("webnlg", -1),
+    "data_to_text": ("webnlg", -1),
+    "questions": ("xquad", 0),
+}
+"""Study whose references are made of raw text -> its folder, and the step of its set that makes them."""
+
+
 def _references_again(name, seed, out):
     """The references that the preparation of a study makes, once, by the same commands, checked by their hashes."""
     if name == "sga_defaults":
         folder, sizes = str(out / f"text-{seed}"), ["--test", "1000", "--langs", "en,de", "--split-only", "test"]
         toy(["--out", folder, "--seed", str(seed), *sizes])
     elif not (out / "text").exists():
-        assert name == "sga_free", f"{name}: write here how its references are made"
+        assert name in MADE_OF, f"{name}: write here how its references are made"
+        (folder, step), study = MADE_OF[name], opened(name)[0]
         pieces = out / "pieces" / "sentencepiece.bpe.model"  # of no matter: nothing is left out of a test
         pieces.parent.mkdir()
         shutil.copyfile(ROOT / "examples" / "sga" / "masked_lm" / pieces.name, pieces)
-        study = opened(name)[0]
-        text = study.set["steps"][-1]["run"].partition("bash $root")[0]
-        command = Runs(study, ROOT, str(DATA / "webnlg"), {}).fill(text.replace("python -m", f"{sys.executable} -m"))
+        text = study.set["steps"][step]["run"].partition("bash $root")[0]
+        command = Runs(study, ROOT, str(DATA / folder), {}).fill(text.replace("python -m", f"{sys.executable} -m"))
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         subprocess.run(["bash", "-c", command], cwd=out, env=env, check=True, capture_output=True)
     hashes = opened(name)[1].get("assets")["hashes"]
