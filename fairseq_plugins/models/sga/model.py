@@ -273,7 +273,7 @@ class SGAModel(SlotModel):
         Args:
             src_tokens: (B, S) int64; ``src_lengths`` (B,), best on the host.
             targets: (B, U) int64 without ``</s>``, right-padded; ``target_lengths`` (B,), best on the host.
-            chunk_size: vocabulary rows projected at a time; ``glancing``: ``ratio`` of :func:`.glancing.glanced`, for CTC and graphs.
+            chunk_size: vocabulary rows projected at a time; ``glancing``: ``ratio`` of :func:`.glancing.glanced`, not for masks.
             unroll: N, denoising steps that are trained: on T_0 .. T_(N-1), or none; ``corrupt``: noise on what each reads.
             masked: (B, U) bool, True = to be predicted; with ``masked_options`` of :func:`masked_losses`, for mask-predict.
 
