@@ -75,7 +75,7 @@ class GlancingSchedule(NamedTuple):
 
 @register_criterion("sga_ctc", dataclass=SGACTCConfig)
 class SGACTCCriterion(SummedCriterion):
-    """Total = alignment CTC + denoising CTC, with ``--ctc-slots-from length`` also the length's negative log-likelihood.
+    """Total = alignment CTC + denoising CTC.
 
     Losses are sums in nats; ``sample_size`` is the number of target tokens (``</s>`` not counted), or of sentences.
     Targets that cannot be aligned (fewer slots than tokens + adjacent repeats) contribute zero and are counted.
@@ -86,12 +86,7 @@ class SGACTCCriterion(SummedCriterion):
     tasks = ("sga_translation",)
     alignment = "ctc"
     """The model's --alignment that this criterion trains."""
-    units = {
-        "loss": "sample_size",
-        "alignment_loss": "sample_size",
-        "denoising_loss": "sample_size",
-        "length_loss": "nsentences",
-    }
+    units = {"loss": "sample_size", "alignment_loss": "sample_size", "denoising_loss": "sample_size"}
     """Logged loss -> what it is divided by."""
 
     def __init__(self, task: Any, cfg: SGACTCConfig):
@@ -108,7 +103,7 @@ class SGACTCCriterion(SummedCriterion):
         dictionary = task.target_dictionary
         self.eos = dictionary.eos()
         self.pieces = (dictionary.nspecial, dictionary.index("<mask>"))
-        self.weights: Dict[str, float] = {"alignment": 1.0, "denoising": 1.0, "length": 1.0}
+        self.weights: Dict[str, float] = {"alignment": 1.0, "denoising": 1.0}
         self.unread_options_reported = False
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:

@@ -28,10 +28,6 @@ def content(translator: Translator, pairs: Sequence[text.Pair]) -> Content:
         raise ValueError(
             "--alignment dag: the runtime has no graph of slots; serve this model with the translate command"
         )
-    if model.alignment == "ctc" and getattr(model, "length_predictor", None) is not None:
-        raise ValueError(
-            "--ctc-slots-from length: the runtime counts slots by the source; serve this model with the translate command"
-        )
     options, mask_predict = generator.options, getattr(generator, "mask_predict", None)
     search = {"max_iter": options.max_iter, "adaptive": options.adaptive}
     if mask_predict is not None:

@@ -72,7 +72,7 @@ class SGAGenerator(DenoisingGenerator):
         none per token). A sentence that has fewer outputs has fewer hypotheses.
         """
         guidance = model.encode(net_input["src_tokens"])
-        lengths = model.decoding_slots(guidance, net_input["src_lengths"])
+        lengths = model.slot_lengths(net_input["src_lengths"])
         hidden = model.align(guidance, lengths)
         path = model.best_path(hidden, lengths, self.options.blank_penalty)
         self.states = hidden if self.beam.size else None

@@ -34,15 +34,11 @@ class SlotModel(BaseFairseqModel):
         raise NotImplementedError
 
     def slot_lengths(self, lengths: Tensor) -> Tensor:
-        """CTC slots of each sentence, (B,): upsample x source length, or target length where the model predicts lengths.
+        """CTC slots of each sentence, (B,): upsample x source length, or target length with ``--alignment mask_predict``.
 
         Differs from the code of SGA's authors, which gives every sentence 2 x the padded length.
         """
         return lengths * self.upsample
-
-    def decoding_slots(self, guidance: Any, src_lengths: Tensor) -> Tensor:
-        """Slots that the alignment fills when nothing is known of the target, (B,); ``guidance`` is what the encoder gave."""
-        return self.slot_lengths(src_lengths)
 
     def ctc_projection(self, penalty: float = 0.0) -> Tuple[Tensor, Optional[Tensor]]:
         """:attr:`projection` as CTC reads it: ``blank_bias - penalty`` nats more on the blank's bias.

@@ -63,7 +63,7 @@ class MadeUp:
     def encode(self, src_tokens):
         return Guided(src_tokens, torch.from_numpy(self.lengths[self.choice(src_tokens.numpy())]))
 
-    def decoding_slots(self, guidance, lengths):
+    def slot_lengths(self, lengths):
         return lengths * self.upsample
 
     def denoiser_slots(self, lengths):

@@ -12,7 +12,6 @@ from ...options import option
 
 ALIGNMENTS: Any = ChoiceEnum(["ctc", "dag", "mask_predict"])
 LENGTH_INPUTS: Any = ChoiceEnum(["mean", "bos"])
-SLOT_SOURCES: Any = ChoiceEnum(["source", "length"])
 
 
 @dataclass
@@ -43,18 +42,13 @@ class SGAConfig(FairseqDataclass):
     )
     length_from: LENGTH_INPUTS = option(
         "mean",
-        "what the length predictor, where there is one, reads of the encoder unit's last layer: the mean over the "
-        "source, or the state of <s> (bos), as in the authors' code",
-    )
-    ctc_slots_from: SLOT_SOURCES = option(
-        "source",
-        "with --alignment ctc, what --ctc-upsample multiplies: the source's tokens, or the target's length, which is "
-        "known in training and predicted in decoding",
+        "with --alignment mask_predict, what the length predictor reads of the encoder unit's last layer: the mean "
+        "over the source, or the state of <s> (bos), as in the authors' code",
     )
     ctc_upsample: int = option(
         2,
-        "slots per source token, <s> and </s> counted (with --alignment dag, 4 to 8 are usual); with --ctc-slots-from "
-        "length, slots per target token; with --alignment mask_predict, the denoiser's per target token; at least 1",
+        "slots per source token, <s> and </s> counted (with --alignment dag, 4 to 8 are usual); with --alignment "
+        "mask_predict, slots of the denoiser per target token; at least 1",
     )
     ctc_blank: str = option("<s>", "dictionary symbol used as CTC blank; a symbol that never occurs inside a target")
     ctc_blank_bias: float = option(
@@ -92,11 +86,6 @@ ARCHITECTURES: Dict[str, Dict[str, int]] = {
 """Defaults of each --arch. sga_tiny takes every size from the pretrained file."""
 
 
-def predicts_lengths(cfg: Any) -> bool:
-    """Whether a model with these options has a length predictor."""
-    return str(cfg.alignment) == "mask_predict" or str(cfg.ctc_slots_from) == "length"
-
-
 def reads_upsample(cfg: Any) -> bool:
     """Whether a model with these options has CTC slots: all but mask-predict without a denoiser."""
     return not (cfg.no_denoising and str(cfg.alignment) == "mask_predict")
@@ -118,11 +107,8 @@ def check_config(cfg: SGAConfig) -> None:
             "valid: 0"
         )
     check_dropout(cfg, "frozen_dropout")
-    check_choices(cfg, {"length_from": LENGTH_INPUTS, "ctc_slots_from": SLOT_SOURCES})
-    if str(cfg.ctc_slots_from) != "source" and str(cfg.alignment) != "ctc":
-        raise ValueError(f"--ctc-slots-from {cfg.ctc_slots_from}: valid with --alignment {cfg.alignment}: source")
-    if str(cfg.length_from) != "mean" and not predicts_lengths(cfg):
+    check_choices(cfg, {"length_from": LENGTH_INPUTS})
+    if str(cfg.length_from) != "mean" and str(cfg.alignment) != "mask_predict":
         raise ValueError(
-            f"--length-from {cfg.length_from}: only a model with --alignment mask_predict or --ctc-slots-from length predicts "
-            "lengths; leave it out"
+            f"--length-from {cfg.length_from}: only a model with --alignment mask_predict predicts lengths; leave it out"
         )

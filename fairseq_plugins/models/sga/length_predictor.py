@@ -4,7 +4,6 @@ from typing import Mapping, Optional
 
 from torch import Tensor, nn
 
-from ...ops.masks import move
 from ...ops.vocab_scan import accumulation_dtype
 
 LAYERS = {"mean": "projection", "bos": "bos_projection"}
@@ -45,18 +44,6 @@ class LengthPredictor(nn.Module):
         scores = self.get_submodule(LAYERS[self.length_from])(read)
         return scores.log_softmax(dim=-1, dtype=accumulation_dtype(hidden.dtype))
 
-    def nll(self, log_probs: Tensor, targets: Tensor, lengths: Tensor) -> Tensor:
-        """Negative log-probability, (B,) nats, of the true ``lengths`` (B,) of ``targets`` (B, U), as in :func:`length_nll`.
-
-        Raises ValueError: targets that are longer than any length it has.
-        """
-        if targets.size(1) > self.max_length:
-            raise ValueError(
-                f"target of {targets.size(1)} tokens: the length predictor has lengths 1 to {self.max_length} (positions of the "
-                "masked LM / --ctc-upsample); give --max-target-positions and --skip-invalid-size-inputs-valid-test, or cut it"
-            )
-        return length_nll(log_probs, move(lengths, targets.device))
-
     def check_state(self, state_dict: Mapping[str, Tensor], upsample: Optional[int], positions: int) -> None:
         """Raise ValueError where a checkpoint was trained with another ``--length-from`` or ``--ctc-upsample``.
 
@@ -80,7 +67,7 @@ class LengthPredictor(nn.Module):
             valid = str(fitting[0]) if len(fitting) == 1 else f"{fitting[0]} to {fitting[-1]}"
             raise ValueError(
                 f"--ctc-upsample {upsample} leaves {self.max_length} lengths of the {positions} positions, the checkpoint's length "
-                f"predictor has {len(bias)}; valid: {valid}, as in its training"
+                f"predictor has {len(bias)}; with --alignment mask_predict valid: {valid}, as in its training"
             )
 
 

@@ -1,13 +1,14 @@
-"""SGA with ``--alignment mask_predict``: the losses of the masked tokens."""
+"""SGA with ``--alignment mask_predict``: the losses of the masked tokens and of the length."""
 
 from typing import Any, Dict, Tuple
 
 import torch
 from torch import Tensor
 
-from ...ops.masks import lengths_to_padding_mask
+from ...ops.masks import lengths_to_padding_mask, move
 from ...ops.vocab_loss import label_smoothed, linear_token_losses
 from .guidance import Guidance
+from .length_predictor import length_nll
 
 
 def masked_losses(
@@ -19,7 +20,7 @@ def masked_losses(
     label_smoothing: float = 0.0,
     read_all: bool = False,
 ) -> Tuple[Dict[str, Tensor], Tensor]:
-    """Loss 1 by mask-predict.
+    """Loss 1 by mask-predict, and the loss of the length.
 
     Args:
         targets: (B, U) int64, right-padded; ``lengths`` (B,).
@@ -28,9 +29,16 @@ def masked_losses(
         read_all: the denoiser reads the best token at every position, not at the masked ones alone.
 
     Returns:
-        ``alignment`` and, with smoothing, ``alignment_nll`` (without gradient, no part of the total), (B,) nats
+        ``alignment``, ``length`` and, with smoothing, ``alignment_nll`` (without gradient, no part of the total), (B,) nats
         each; what the denoiser reads, (B, upsample U).
     """
+    assert guidance.length_log_probs is not None
+    longest = model.length_predictor.max_length
+    if targets.size(1) > longest:
+        raise ValueError(
+            f"target of {targets.size(1)} tokens: --alignment mask_predict has lengths 1 to {longest} (positions of the "
+            "masked LM / --ctc-upsample); give --max-target-positions and --skip-invalid-size-inputs-valid-test, or cut it"
+        )
     (weight, bias), pad = model.projection, model.masked_lm.sizes.padding_idx
     outside = lengths_to_padding_mask(lengths, targets.size(1), targets.device)
     tokens = targets.masked_fill(masked | outside, model.mask)
@@ -44,4 +52,5 @@ def masked_losses(
         smoothed = label_smoothed(found.nll, found.smooth, label_smoothing, weight.size(0))
         losses["alignment_nll"] = losses["alignment"].detach()
         losses["alignment"] = smoothed.masked_fill(~masked, 0.0).sum(dim=1)
+    losses["length"] = length_nll(guidance.length_log_probs, move(lengths, targets.device))
     return losses, model.duplicate(torch.where(read, found.best, tokens))

@@ -20,11 +20,10 @@ from ...modules.slot_model import SlotModel, check_slots_task
 from ...modules.transitions import Transitions
 from ...ops.ctc import BestPath, linear_best_path, linear_ctc_with_best
 from ...ops.linear import pack
-from ...ops.mask_predict import likely_lengths
 from ...ops.masks import lengths_to_padding_mask
 from ...ops.places import Places
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
-from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, predicts_lengths, reads_upsample
+from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, reads_upsample
 from .glancing import glanced
 from .graph_alignment import COPIES, graph_loss
 from .guidance import Guidance, SemanticProjection
@@ -104,8 +103,8 @@ class SGAModel(SlotModel):
         self.length_predictor = None
         self.transitions = Transitions(sizes.embed_dim) if self.alignment == "dag" else None
         self.copies = COPIES if self.alignment == "dag" else cfg.ctc_upsample
-        if predicts_lengths(cfg):
-            longest = sizes.max_positions // cfg.ctc_upsample if reads_upsample(cfg) else sizes.max_positions
+        if self.alignment == "mask_predict":
+            longest = sizes.max_positions if cfg.no_denoising else sizes.max_positions // cfg.ctc_upsample
             self.length_predictor = LengthPredictor(sizes.embed_dim, longest, str(cfg.length_from))
 
     @classmethod
@@ -147,12 +146,6 @@ class SGAModel(SlotModel):
     @property
     def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
         return self.masked_lm.output_weight, self.masked_lm.output_bias
-
-    def decoding_slots(self, guidance: Guidance, src_lengths: Tensor) -> Tensor:
-        """With ``--ctc-slots-from length``, from the most probable target length, on the host."""
-        if guidance.length_log_probs is None:
-            return self.slot_lengths(src_lengths)
-        return self.slot_lengths(likely_lengths(guidance.length_log_probs, 1)[:, 0].cpu())
 
     def pack_weights(self) -> int:
         """Copy what decoding multiplies with into oneDNN's layout, beside the weights; returns the bytes of the new copies.
@@ -273,34 +266,28 @@ class SGAModel(SlotModel):
         Args:
             src_tokens: (B, S) int64; ``src_lengths`` (B,), best on the host.
             targets: (B, U) int64 without ``</s>``, right-padded; ``target_lengths`` (B,), best on the host.
-            chunk_size: vocabulary rows projected at a time; ``glancing``: ``ratio`` of :func:`.glancing.glanced`, not for masks.
+            chunk_size: vocabulary rows projected at a time by CTC.
             unroll: N, denoising steps that are trained: on T_0 .. T_(N-1), or none; ``corrupt``: noise on what each reads.
-            masked: (B, U) bool, True = to be predicted; with ``masked_options`` of :func:`masked_losses`, for mask-predict.
+            masked: (B, U) bool, True = to be predicted; with ``masked_options`` of :func:`masked_losses`, for mask-predict;
+                ``glancing``: ``ratio`` of :func:`.glancing.glanced`, for CTC and graphs.
 
         Returns:
-            The losses by name, (B,) nats each: ``alignment`` and, of models that have them, ``denoising`` (mean over the steps),
-            ``length`` and those of :func:`masked_losses`; by the same names the slots of the losses that align, (B,).
+            The losses by name, (B,) nats each: ``alignment``, with a denoiser ``denoising`` (mean over the steps), and those of
+            :func:`masked_losses`; by the same names the slots that each loss aligns with, (B,), of those that do.
         """
         guidance = self.encode(src_tokens)
-        slots = self.slot_lengths(src_lengths if self.length_predictor is None else target_lengths.clamp(min=1))
-        losses = self._length_loss(guidance, targets, target_lengths)
+        slots = self.slot_lengths(src_lengths if masked is None else target_lengths.clamp(min=1))
         given: Dict[str, Any] = {"targets": targets, "target_lengths": target_lengths, "chunk_size": chunk_size}
-        aligned, read = ({"alignment": slots} if masked is None else {}), slots
         if masked is None:
-            found, tokens, read = self._alignment_loss(guidance, slots, glancing, given)
+            losses, tokens, read = self._alignment_loss(guidance, slots, glancing, given)
         else:
-            found, tokens = masked_losses(self, guidance, targets, target_lengths, masked, **masked_options)
-        losses.update(found)
+            losses, tokens = masked_losses(self, guidance, targets, target_lengths, masked, **masked_options)
+            read = slots
+        aligned = {"alignment": slots} if masked is None else {}
         if self.has_denoiser:
             losses["denoising"] = self._denoising_loss(tokens, read, guidance, self._ctc(given), corrupt, unroll)
             aligned["denoising"] = read
         return losses, aligned
-
-    def _length_loss(self, guidance: Guidance, targets: Tensor, lengths: Tensor) -> Dict[str, Tensor]:
-        """``length``, of a model that predicts it. ValueError for targets that are too long."""
-        if self.length_predictor is None or guidance.length_log_probs is None:
-            return {}
-        return {"length": self.length_predictor.nll(guidance.length_log_probs, targets, lengths)}
 
     def _ctc(self, given: Dict[str, Any]) -> CTC:
         weight, bias = self.ctc_projection()
@@ -357,8 +344,7 @@ class SGAModel(SlotModel):
     def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, **kwargs: Any) -> Any:
         """Load the trained part; ValueError for another ``--length-from`` or number of lengths than in training."""
         if self.length_predictor is not None:
-            has_slots = self.alignment == "ctc" or (self.has_denoiser and "denoiser_prompts.key" in state_dict)
-            upsample = self.upsample if has_slots else None
+            upsample = self.upsample if self.has_denoiser and "denoiser_prompts.key" in state_dict else None
             self.length_predictor.check_state(state_dict, upsample, self.masked_lm.sizes.max_positions)
         return super().load_state_dict(state_dict, strict, **kwargs)
 

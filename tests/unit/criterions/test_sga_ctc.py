@@ -124,12 +124,3 @@ def test_options_for_a_denoiser_that_is_not_there_are_warned_of_once(caplog, dev
         given(builders.sga_model(no_denoising=True).to(device), builders.sample(device, extra=1))
     for option in ("--denoise-noise 0.1 has", "--denoise-unroll 2 has"):
         assert caplog.text.count(f"{option} no effect: this model has no denoiser") == 1
-
-
-def test_the_length_is_a_part_of_the_total(device):
-    """--ctc-slots-from length; logged per sentence, its weight is 1."""
-    model = builders.sga_model(ctc_slots_from="length").double().to(device)
-    loss, _, logged = criterion(denoise_noise=0.0)(model, builders.sample(device))
-    parts = [logged[f"{name}_loss"] for name in ("alignment", "denoising", "length")]
-    torch.testing.assert_close(loss.detach(), torch.stack(parts).sum(), rtol=1e-10, atol=1e-10)
-    assert SGACTCCriterion.units["length_loss"] == "nsentences"

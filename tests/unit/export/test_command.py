@@ -117,9 +117,6 @@ def test_what_is_said_of_text_and_search(tmp_path):
     generator.beam = Namespace(size=3)
     with pytest.raises(ValueError, match="--iter-decode-ctc-beam 3: the runtime takes the best path"):
         slots.content(Translator(cfg, task, model, generator, []), [("de", "en")])
-    generator.beam, model.alignment = None, "ctc"
-    with pytest.raises(ValueError, match="--ctc-slots-from length: the runtime counts slots by the source"):
-        slots.content(Translator(cfg, task, model, generator, []), [("de", "en")])
-    model.alignment = "dag"
+    generator.beam, model.alignment = None, "dag"
     with pytest.raises(ValueError, match="--alignment dag: the runtime has no graph of slots"):
         slots.content(Translator(cfg, task, model, generator, []), [("de", "en")])

@@ -27,10 +27,7 @@ def decode(model, rows, device, extra=0, max_iter=9, beam=None, **options):
 def plain_passes(model, source, max_iter, adaptive=True):
     """States, tokens and log-probabilities of the alignment and of every pass, until nothing changes (Eq. 6)."""
     guidance = model.encode(source[None])
-    length = torch.tensor([len(source)], device=source.device)
-    if guidance.length_log_probs is not None:
-        length = guidance.length_log_probs.argmax(-1) + 1
-    slots = model.slot_lengths(length)
+    slots = model.slot_lengths(torch.tensor([len(source)], device=source.device))
 
     def written(hidden):
         best = F.linear(hidden, model.masked_lm.output_weight, model.masked_lm.output_bias).log_softmax(-1).max(-1)
@@ -62,17 +59,10 @@ def test_a_penalty_of_the_blank_is_a_lower_bias_in_every_pass(max_iter, beam, de
         torch.testing.assert_close(scores, expected[1])
 
 
-@pytest.mark.cases(
-    "max_iter adaptive of_model",
-    (9, True, {}),
-    (1, True, {}),
-    (0, True, {}),
-    (3, False, {}),
-    (1, True, {"ctc_slots_from": "length"}),
-)
-def test_decoding_equals_a_plain_loop(max_iter, adaptive, of_model, device):
+@pytest.mark.parametrize(("max_iter", "adaptive"), [(9, True), (1, True), (0, True), (3, False)])
+def test_decoding_equals_a_plain_loop(max_iter, adaptive, device):
     """The loop does all passes of a sentence whose outputs come in a cycle."""
-    model, cycles = likely_blank(device, **of_model), 0
+    model, cycles = likely_blank(device), 0
     for source in builders.source_rows(LENGTHS):
         loop = plain_passes(model, source.to(device), max_iter, adaptive)
         expected = [tokens[kept(tokens, model.blank)].tolist() for _, tokens, _ in loop]
@@ -90,10 +80,7 @@ def test_decoding_equals_a_plain_loop(max_iter, adaptive, of_model, device):
     assert (cycles > 0) == (max_iter == 9), "a sentence of this test should go round"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"fill_blanks": True}, {"no_denoising": True}, {"ctc_upsample": 3}, {"ctc_slots_from": "length"}],
-)
+@pytest.mark.parametrize("options", [{}, {"fill_blanks": True}, {"no_denoising": True}, {"ctc_upsample": 3}])
 def test_a_sentence_decodes_the_same_alone_and_in_any_batch(options, device):
     model, rows = likely_blank(device, **options), builders.source_rows(LENGTHS)
     together, padded = decode(model, rows, device), decode(model, rows[::-1], device, extra=3)[::-1]

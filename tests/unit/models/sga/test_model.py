@@ -4,7 +4,6 @@ import argparse
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from fairseq_plugins.modules.prompts import Prompts
 from fairseq_plugins.ops import linear as products
@@ -62,22 +61,6 @@ def test_any_symbol_may_be_the_blank(blank, device):
         other[0, 1] = blank - 1 if blank else 5
         changed = model.denoise(other, guidance, slots[row : row + 1])
         assert float((changed[0, 0] - alone[0, 0]).detach().abs().max()) > 1e-6, "a slot with a blank is attended"
-
-
-def test_slots_from_the_target_length(device):
-    """In training the slots are counted by the true length, whose negative log-likelihood is one more loss."""
-    model = builders.sga_model(ctc_slots_from="length", ctc_upsample=3).double().to(device)
-    sample, lengths = builders.sample(device), torch.tensor(TARGETS, device=device)
-    losses = builders.forward_losses(model, sample)
-    guidance = model.encode(sample["net_input"]["src_tokens"])
-    logits = model.align(guidance, 3 * lengths) @ model.masked_lm.output_weight.T + model.masked_lm.output_bias
-    log_probs = logits.log_softmax(-1).transpose(0, 1)
-    expected = F.ctc_loss(log_probs, sample["target"], 3 * lengths, lengths, blank=builders.BOS, reduction="none")
-    torch.testing.assert_close(losses["alignment"], expected, rtol=1e-9, atol=1e-9)
-    picked = [-guidance.length_log_probs[row, length - 1] for row, length in enumerate(TARGETS)]
-    torch.testing.assert_close(losses["length"], torch.stack(picked), rtol=1e-9, atol=1e-9)
-    guided = builders.moved(model, lambda: builders.forward_losses(model, sample)["length"].sum())
-    assert {name.split(".")[0] for name in guided} == {"encoder_prompts", "length_predictor"}
 
 
 def test_noise_is_what_the_denoiser_reads(model, device):
