@@ -60,7 +60,8 @@ def show_analyses(study: Study, path: Path) -> Dict[Path, str]:
     again = f"python -m examples.recipes.archive examples/results/{path.name} [MEMBER]"
     parts = [
         f"# {study.title}: analyses",
-        f"Of models of [{study.name}]({study.name}.md). The archive also holds the tables that are not shown: `{again}`.",
+        f"Of models of [{study.name}]({study.name}.md), whose notes say which and on what text. The archive also holds the "
+        f"tables that are not shown: `{again}`.",
     ]
     for member, content in members.items():
         stem = member.removesuffix(".md")
