@@ -20,6 +20,8 @@ SIDES = ("encoder", "decoder")
 _TAG = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(.+)")
 _CROSS_ATTENTION = re.compile(r"encoder_attn(?:_layer_norm)?\..+")
+_STARTS = re.compile(r"decoder\.layers\.\d+\.(?:encoder_attn\..+\.bias|encoder_attn_layer_norm\.(?:weight|bias))")
+"""Parameters of cross-attention that begin at one value: norms at 1, biases at 0."""
 _HEADS = re.compile(r"(lm_head|classification_heads)\..+")
 _WORDS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
 _ENCODER_OUTPUT = "encoder.output_projection.weight"
@@ -118,6 +120,7 @@ class StackReader:
         stack = self._is_stack(choices)
         if stack:
             self._check_scale()
+            self._check_cross_attention()
         self._select(choices)
         fit = Fit(self.model, self.model.fit_names, _STATE)
         self._rows(fit, stack)
@@ -195,6 +198,18 @@ class StackReader:
             logger.warning(
                 "the state to load has no lm_head.*; a released VECO scales its embeddings, and this model does not: for a "
                 "released one leave --no-scale-embedding and --init-from-mlm out"
+            )
+
+    def _check_cross_attention(self) -> None:
+        """Warn of one that was never trained: the initial values of pre-training are smaller than those of a translation model."""
+        starts = {name: tensor for name, tensor in self.state.items() if _STARTS.fullmatch(name)}
+        moved = any(bool((tensor != name.endswith("norm.weight")).any()) for name, tensor in starts.items())
+        if self.pretrained_here and not moved:
+            logger.warning(
+                "the state to load has a cross-attention that was never trained (pre-training with --objectives without cs), and "
+                "translation learns slowly from its small initial values; give the file to --init-from-mlm, with "
+                "--embedding-mismatch extend, in place of --finetune-from-model: cross-attention then begins as in any translation "
+                "model"
             )
 
     def _select(self, choices: Dict[str, Optional[Tuple[int, ...]]]) -> None:

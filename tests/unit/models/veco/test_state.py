@@ -162,3 +162,13 @@ def test_pretraining_refuses_states_that_are_not_tied(change, message, caplog):
     with pytest.raises(ValueError, match=message) as caught:
         veco_builders.pretrainer().load_state_dict(state)
     assert str(caught.value) in caplog.text
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_cross_attention_that_was_never_trained_is_warned_of(trained, caplog):
+    state = {name: tensor.clone() for name, tensor in veco_builders.pretrainer().state_dict().items()}
+    if trained:
+        state["decoder.layers.1.encoder_attn.out_proj.bias"][0] = 1e-7
+    with caplog.at_level(logging.WARNING):
+        veco_builders.translator(no_scale_embedding=True).load_state_dict(state)
+    assert ("--init-from-mlm" in caplog.text) != trained
