@@ -26,6 +26,12 @@ EPOCH_RESUME = Patch(
     upstream="facebookresearch/fairseq#1156, #2525 (the cache); no report of the defect found",
 )
 
+RESAMPLED_ORDER = Patch(
+    name="resampled_order",
+    reason="multilingual_denoising and multilingual_masked_lm draw other texts in every epoch, but sort them by the lengths of "
+    'the first: more padding, and a resumed run has other batches or stops with "dataloader mismatch"',
+)
+
 
 @LOST_SENTENCES.probe
 def _loses_sentences() -> bool:
@@ -94,6 +100,29 @@ def begin_epoch(stock: Any, trainer: Any, epoch: int) -> None:
     if trainer.cfg.dataset.num_workers > 0:
         gc.collect()
     stock(trainer, epoch)
+
+
+@RESAMPLED_ORDER.probe
+def _sorts_once() -> bool:
+    from fairseq.tasks.multilingual_denoising import MultilingualDenoisingTask
+
+    return source_has(MultilingualDenoisingTask.load_dataset, "SortDataset(")
+
+
+@RESAMPLED_ORDER.replace(
+    "fairseq.tasks.fairseq_task:FairseqTask.has_sharded_data",
+    "fairseq.tasks.fairseq_task:LegacyFairseqTask.has_sharded_data",
+)
+def has_sharded_data(stock: Any, task: Any, split: str) -> bool:
+    """Whether a split is loaded again in every epoch: as stock, and where its texts are drawn anew, to sort them anew too."""
+    return bool(stock(task, split)) or _is_resampled(task.datasets.get(split))
+
+
+def _is_resampled(dataset: Any) -> bool:
+    from fairseq.data import ResamplingDataset
+
+    parts = [*getattr(dataset, "datasets", ()), getattr(dataset, "dataset", None)]
+    return isinstance(dataset, ResamplingDataset) or any(_is_resampled(part) for part in parts if part is not None)
 
 
 def _hydra_left_unset(cfg: Any) -> bool:

@@ -66,6 +66,30 @@ def test_a_resumed_run_is_the_run(folder, train):
     assert difference(whole, parts) == 0.0
 
 
+BART = TINY.replace("--arch transformer", "--arch bart_base") + " --max-source-positions 64 --max-target-positions 64"
+
+
+def test_a_resumed_run_of_resampled_languages_is_the_run(folder, train):
+    """Languages are drawn anew in every epoch, so the batches of the second one are those of its own lengths.
+
+    Nothing is masked: stock draws that noise from torch's generator, which is at another place after a restart.
+    """
+    for language in ("de", "en"):
+        (folder / language).mkdir()
+        for split in ("train", "valid"):
+            for end in ("bin", "idx"):
+                shutil.copy(folder / f"{split}.de-en.{language}.{end}", folder / language / f"{split}.{end}")
+    line = """--task multilingual_denoising --langs de,en --multilang-sampling-alpha 0.3 --tokens-per-sample 32 --mask 0
+        --sample-break-mode eos --replace-length 1 --disable-validation
+        --max-tokens 40 --save-interval-updates 1 --max-epoch 2""".split()
+    _, whole = train("drawn", *line, model=BART)
+    last = updates(whole)
+    (folder / "again").mkdir()
+    shutil.copy(folder / "drawn" / f"checkpoint_2_{last - 1}.pt", folder / "again" / "checkpoint_last.pt")
+    _, parts = train("again", *line, model=BART)
+    assert updates(parts) == last and difference(whole, parts) == 0.0
+
+
 def test_workers_draw_the_noise_of_the_epoch(train):
     line = """--task masked_lm --criterion masked_lm --mask-prob 0.5 --tokens-per-sample 16 --sample-break-mode complete
         --max-epoch 2 --disable-validation --num-workers""".split()
