@@ -115,7 +115,10 @@ def _sorts_once() -> bool:
 )
 def has_sharded_data(stock: Any, task: Any, split: str) -> bool:
     """Whether a split is loaded again in every epoch: as stock, and where its texts are drawn anew, to sort them anew too."""
-    return bool(stock(task, split)) or _is_resampled(task.datasets.get(split))
+    from fairseq.data import SortDataset
+
+    dataset = task.datasets.get(split)
+    return bool(stock(task, split)) or (isinstance(dataset, SortDataset) and _is_resampled(dataset))
 
 
 def _is_resampled(dataset: Any) -> bool:
