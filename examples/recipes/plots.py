@@ -101,7 +101,7 @@ def _curves(axis: Any, study: Study, finals: Sequence[Dict[str, Any]], pair: str
             axis.plot(places, scores, "-", color=f"C{number}", linewidth=0.9, label="" if place else arm.name)
     if not any(one.get("outputs") for one in finals):
         axis.legend(frameon=False, fontsize=6)
-    axis.set_xlabel("minutes of training (updates × time of an update)" if timed else "updates")
+    axis.set_xlabel("minutes of training (updates × time of an update)" if timed else tables.updates_of(finals))
     axis.set_ylabel(f"validation {study.metric(pair) if study.metrics else 'BLEU'}, {pair}")
     axis.grid(linewidth=0.3)
 
@@ -151,8 +151,8 @@ def marks_of_test_sets(study: Study) -> Dict[str, str]:
 
 
 def curve(entry: Dict[str, Any], metric: str, timed: bool) -> Tuple[List[float], List[float]]:
-    """Minutes, or else updates, and validation score of a run."""
+    """Minutes of all stages, or else updates of the last one, and validation score of a run."""
     points = [point for point in entry.get("validation", []) if metric in point]
     unit = entry.get("train_seconds", 0.0) / 60 / max(entry.get("updates", 0), 1) if timed else 1
-    earlier = entry.get("earlier_updates", 0)
+    earlier = entry.get("earlier_updates", 0) if timed else 0
     return [(earlier + point["num_updates"]) * unit for point in points], [point[metric] for point in points]

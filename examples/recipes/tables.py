@@ -33,7 +33,7 @@ def render(study: Study, ledger: Ledger, today: str, published: bool = True) -> 
     elif scored:
         parts += ["## Other measures, mean over the seeds", _others(study, finals)]
     if study.by_updates and not study.metrics:
-        parts += ["## Validation BLEU by updates", *_by_updates(study, finals)]
+        parts += [f"## Validation BLEU by {updates_of(finals)}", *_by_updates(study, finals)]
     parts += ["## Claims", _claims(study, ledger)] if scored else []
     parts += ["## How it was run", _conditions(study, ledger, today, published)]
     parts += ["## Every run", _runs(study, ledger)]
@@ -160,6 +160,11 @@ def _others(study: Study, finals: Sequence[Dict[str, Any]]) -> str:
     return _table(columns, [cells for cells in rows if any(cells[2:])])
 
 
+def updates_of(finals: Sequence[Dict[str, Any]]) -> str:
+    """What validation is shown over: systems of several stages are validated in the last one alone."""
+    return "updates of the last stage" if any(entry.get("earlier_updates") for entry in finals) else "updates"
+
+
 def _by_updates(study: Study, finals: Sequence[Dict[str, Any]]) -> List[str]:
     """A table per direction: arm down, updates across, mean and standard deviation over the seeds that were validated then."""
     parts = []
@@ -167,8 +172,7 @@ def _by_updates(study: Study, finals: Sequence[Dict[str, Any]]) -> List[str]:
         found: Dict[str, Dict[int, List[float]]] = {}
         for entry in (one for one in finals if one["pair"] == pair):
             for point in (point for point in entry.get("validation", []) if "bleu" in point):
-                updates = entry.get("earlier_updates", 0) + int(point["num_updates"])
-                found.setdefault(entry["arm"], {}).setdefault(updates, []).append(point["bleu"])
+                found.setdefault(entry["arm"], {}).setdefault(int(point["num_updates"]), []).append(point["bleu"])
         columns = sorted({updates for points in found.values() for updates in points})
         arms = [arm.name for arm in study.arms if arm.name in found]
         rows = [[arm, *(_mean(found[arm].get(updates, [])) for updates in columns)] for arm in arms]

@@ -73,14 +73,18 @@ def test_lengths_and_other_scores_have_a_table(tmp_path):
     assert "| good | beam 5 | 51.5 | 90.0 | 0.93 |" in page
 
 
-def test_validations_by_updates_stand_without_test_scores(tmp_path):
-    """Where updates limit the runs; what no run has is no row."""
+@pytest.mark.parametrize(("earlier", "heading"), [(0, "by updates\n"), (7, "by updates of the last stage\n")])
+def test_validations_by_updates_stand_without_test_scores(tmp_path, earlier, heading):
+    """Where updates limit the runs, those of the last stage; what no run has is no row."""
     study = read_study(write(tmp_path, arms=ARMS, claims=[], directions=["en-de"], budget={"final": {"updates": 9}}))
     ledger = ledger_of(tmp_path, study)
     for one in list(ledger.entries):
         points = [{"num_updates": step, "bleu": 10.0 * step + one["seed"]} for step in (1, 2)]
-        ledger.put({**one, "outputs": {}, "validation": points if one["arm"] == "good" else []})
+        ledger.put(
+            {**one, "outputs": {}, "validation": points if one["arm"] == "good" else [], "earlier_updates": earlier}
+        )
     page = tables.render(study, ledger, "code")
+    assert f"## Validation BLEU {heading}" in page
     assert "| system | 1 | 2 |\n| --- | --- | --- |\n| good | 11.5 ± 0.7 (n = 2) | 21.5 ± 0.7 (n = 2) |\n\n" in page
     assert "## Test BLEU" not in page and "![Validation curves]" in page
 
