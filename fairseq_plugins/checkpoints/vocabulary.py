@@ -148,8 +148,10 @@ def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], 
     task = task_options(checkpoint)
     options = {**settings, **task}
     style = _TASK_STYLES.get(str(options.get("lang_tok_style")), style)
-    kept = (as_dict(checkpoint.get("task_state") or {}).get("languages") or {}).get("langs")
-    if kept is not None:
+    kept = as_dict(checkpoint.get("task_state") or {}).get("languages")
+    if isinstance(kept, Mapping):  # of mBART's task; those of understanding keep the list alone
+        kept = kept.get("langs")
+    if kept and isinstance(kept, (list, tuple)):
         return Languages(tuple(map(str, kept)), style=style)
     denoising = "denoising" in str(task.get("_name") or settings.get("task"))
     if denoising and options.get("add_lang_token") is False:

@@ -47,14 +47,17 @@ def test_it_validates_in_another_language(trained, decode):
         assert logged(done, name) == logged(trained.log, name)[-1:] != []
 
 
-def test_a_stock_mbart_classifies_with_its_decoder(trained, train, decode, tmp_path):
+def test_a_stock_mbart_classifies_with_its_decoder_and_resumes(trained, train, decode, tmp_path):
+    """A resumed run compares the languages of its own checkpoint."""
     data = trained.root / "bin"
     task = f"""--task cross_lingual_classification --criterion sentence_prediction --input-format mbart --add-prev-output-tokens
         --langs {",".join(nlu_builders.LANGUAGES)} --max-positions 30 --batch-size 4 --log-format json --valid-subset valid.de"""
     more = """--arch mbart_base --share-all-embeddings --max-source-positions 40 --max-target-positions 40 --dropout 0
-        --train-subset train.en --lr 0.005 --max-epoch 12 --no-epoch-checkpoints --seed 3"""
-    done = train(data, tmp_path, f"{task} {more}", *transformer(ffn=24))
-    losses = logged(done, "train_loss")
-    assert losses[-1] < 0.1 * losses[0]
+        --train-subset train.en --lr 0.005 --no-epoch-checkpoints --seed 3"""
+    first, done = (
+        train(data, tmp_path, f"{task} {more} --max-epoch {number}", *transformer(ffn=24)) for number in (6, 12)
+    )
+    losses = [*logged(first, "train_loss"), *logged(done, "train_loss")]
+    assert len(losses) == 12 and losses[-1] < 0.1 * losses[0]
     again = decode(data, tmp_path / "checkpoint_last.pt", task, command="validate")
     assert logged(again, "valid.de_accuracy") == logged(done, "valid.de_accuracy")[-1:]
