@@ -217,7 +217,9 @@ def _claims(study: Study, ledger: Ledger) -> str:
     """
     found = outcomes(study, ledger)
     corrected = holm([outcome.p_value() for outcome in found.values()])
-    rows = [[_title(claim), pair, *outcome.cells(p)] for ((claim, pair), outcome), p in zip(found.items(), corrected)]
+    rows = [
+        [_title(study, claim), pair, *outcome.cells(p)] for ((claim, pair), outcome), p in zip(found.items(), corrected)
+    ]
     kind = "a paired t-test over the seeds" if study.metrics else "the second largest of the seeds' paired bootstraps"
     note = (
         f"Shown, or refuted: the same sign in every one of the seeds (three at least) and p < {SIGNIFICANT:g} after Holm's "
@@ -229,8 +231,10 @@ def _claims(study: Study, ledger: Ledger) -> str:
     return _table([*columns, "p, Holm", "verdict"], rows) + "\n\n" + note
 
 
-def _title(claim: Claim) -> str:
-    return f"{claim.better[0]} ({claim.better[1]}) better than {claim.worse[0]} ({claim.worse[1]})"
+def _title(study: Study, claim: Claim) -> str:
+    """Arm and decoding of both sides, as the table of scores names them."""
+    outputs = {arm.name: arm.outputs for arm in study.arms}
+    return " better than ".join(f"{arm} ({outputs[arm][output]})" for arm, output in (claim.better, claim.worse))
 
 
 def _runs(study: Study, ledger: Ledger) -> str:
