@@ -52,7 +52,7 @@ def test_holm_by_hand():
 def test_a_page_of_claims_is_corrected_together(by_spread, tmp_path):
     """A claim that would be shown alone is not, beside others; those that are open or whose signs differ count too."""
     rows = {"strong": ([2.0, 2.1, 1.9], 0.002), "weak": ([1.0, 1.5, 2.0], 0.035), "mixed": ([1.0, -1.0, 1.0], 0.001)}
-    arms = {name: {"system": "at", "outputs": {"out": {"title": ""}}} for name in ["base", *rows]}
+    arms = {name: {"system": "at", "outputs": {"out": {"title": "beam 5"}}} for name in ["base", *rows]}
     sides = [{"better": [name, "out"], "worse": ["base", "out"]} for name in rows]
     metrics = {"metrics": {"a-b": "bleu"}} if by_spread else {}
     study = read_study(write(tmp_path, arms=arms, claims=sides, directions=["a-b"], seeds=[1, 2, 3], **metrics))
@@ -67,6 +67,6 @@ def test_a_page_of_claims_is_corrected_together(by_spread, tmp_path):
             for number, (differences, p) in enumerate(rows.values())
         ]
         ledger.put({"key": f"claims/a-b/seed{seed}", "status": "done", "results": results})
-    verdicts = {row.split(" (out)")[0][2:]: row.split(" | ")[-1] for row in tables._claims(study, ledger).splitlines()}
+    verdicts = {row.split(" (beam 5)")[0][2:]: row.split(" | ")[-1] for row in tables._claims(study, ledger).splitlines()}
     assert verdicts["strong"] == "shown |" and verdicts["mixed"] == "not shown: signs differ |"
     assert verdicts["weak"] == "not shown: not significant |", "twice 0.035"
