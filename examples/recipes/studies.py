@@ -96,8 +96,7 @@ class Study(NamedTuple):
 
     def limit(self, phase: str) -> str:
         """Of a training in a phase, in words: updates, minutes or both."""
-        limits = self.budget[phase]
-        return " or ".join(f"{limits[unit]:,} {unit}" for unit in ("updates", "minutes") if unit in limits)
+        return in_words(self.budget[phase])
 
     def references(self, names: Mapping[str, Path], pair: str, seed: int, test: str = "") -> Path:
         """Pattern of the reference files; ``names`` has the folders ``data`` and ``out``, ``test`` is a key of ``tests``."""
@@ -160,6 +159,11 @@ class Study(NamedTuple):
                 if f"{slug(arm.name)}-{number}" == point:
                     return Job(phase, arm, pair, int(seed[len("seed") :]), number, self.budget[phase])
         raise KeyError(key)
+
+
+def in_words(limits: Mapping[str, Any]) -> str:
+    """Limits of a training: updates, minutes or both."""
+    return " or ".join(f"{limits[unit]:,} {unit}" for unit in ("updates", "minutes") if unit in limits)
 
 
 def slug(name: str) -> str:

@@ -8,7 +8,7 @@ from data_prep.score import TITLES
 
 from .claims import SIGNIFICANT, holm, outcomes
 from .ledger import Ledger, best_validation, by_loss, output_of, score_of
-from .studies import Claim, Study
+from .studies import Claim, Study, in_words
 
 
 def render(study: Study, ledger: Ledger, today: str, published: bool = True) -> str:
@@ -111,16 +111,19 @@ def _measures(study: Study) -> List[str]:
 
 def _budget(study: Study, ledger: Ledger) -> str:
     points, final = len(study.arms[0].grid), f"at most {study.limit('final')}"
+    others = [f"{arm.name}: {in_words(arm.stages[-1].limits)}" for arm in study.arms if arm.stages[-1].limits]
+    own = f" ({'; '.join(others)})" if others else ""
     if points == 1:
-        return f"Training: {final} per run; nothing is tuned."
+        return f"Training: {final} per run{own}; nothing is tuned."
     by = "score" if study.metrics else "BLEU"
     tuned = [one for one in ledger.current() if one.get("phase") == "tune" and one["status"] == "done"]
     runs = {arm.name: [one for one in tuned if one["arm"] == arm.name] for arm in study.arms}
     lacking = [name for name, found in runs.items() if found and by_loss(found, study.metric(study.directions[0]))]
     but = f" (the loss where a task logs none: {', '.join(lacking)})" if lacking else ""
     return (
-        f"Training: at most {study.limit('tune')} per tuning run, {final} per final run, the same for every arm; {points} settings "
-        f"per arm are tried on {study.directions[0]} with seed {study.seeds[0]} and chosen by validation {by}{but}."
+        f"Training: at most {study.limit('tune')} per tuning run, {final} per final run, the same for every arm{own}; "
+        f"{points} settings per arm are tried on {study.directions[0]} with seed {study.seeds[0]} and chosen by validation "
+        f"{by}{but}."
     )
 
 

@@ -52,6 +52,14 @@ def test_runs_of_other_code_are_listed_and_never_counted(tmp_path):
     assert "77.7" not in page and all(f"- {one['key']} (c)" in page for one in ledger.entries)
 
 
+def test_an_arm_with_limits_of_its_own_is_named_beside_the_budget(tmp_path):
+    arms = {**ARMS, "longer": {**ARMS["good"], "limits": {"updates": 5000}}}
+    page = tables.render(
+        read_study(write(tmp_path, arms=arms, claims=[])), Ledger(tmp_path / "none.json", "code"), "code"
+    )
+    assert " per run (longer: 5,000 updates); nothing is tuned." in page
+
+
 def test_cpu_time_has_a_column_where_it_is_known(tmp_path):
     study = read_study(write(tmp_path, arms=ARMS, claims=[], directions=["en-de"]))
     ledger = ledger_of(tmp_path, study)
