@@ -40,6 +40,10 @@ done
 for option in data:"$bin" pair:"$pair" checkpoint:"$checkpoint" out:"$out"; do
     [ -n "${option#*:}" ] || fail "--${option%%:*} is missing"
 done
+# A path that begins with a dash would be taken for an option.
+for option in bin checkpoint out; do
+    [[ ${!option} != -* ]] || printf -v "$option" ./%s "${!option}"
+done
 source=${pair%-*} target=${pair#*-}
 case "$pair" in *-*-* | -* | *-) fail "--pair $pair: valid: SRC-TGT, as en-de" ;; *-*) ;; *) fail "--pair $pair: valid: SRC-TGT, as en-de" ;; esac
 case "$shards" in '' | *[!0-9]* | 0*) fail "--shards $shards: valid: a whole number, 1 or more" ;; esac
@@ -79,8 +83,8 @@ done
 "$PYTHON" -m data_prep.spm apply --model "$bin/sentencepiece.bpe.model" --dict "$bin/dict.txt" --inputs "$out/train.$target" \
     --outputs "$out/translated.$target"
 # A student cannot learn from an empty translation, and the SGA tasks refuse it.
-paste "$pieces" "$out/translated.$target" | awk -F '\t' -v source="$out/pieces/train.$source" -v target="$out/pieces/train.$target" '
-    $2 ~ /[^ ]/ { print $1 >source; print $2 >target; kept++ }
+paste "$pieces" "$out/translated.$target" | from="$out/pieces/train.$source" to="$out/pieces/train.$target" awk -F '\t' '
+    $2 ~ /[^ ]/ { print $1 >ENVIRON["from"]; print $2 >ENVIRON["to"]; kept++ }
     END { printf "distill: %d of %d translations are empty and left out\n", NR - kept, NR >"/dev/stderr"; exit !kept }
 ' || fail "every translation is empty"
 "$PYTHON" -m data_prep.binarize --pieces "$out/pieces" --pairs "$pair" --splits train --dict "$bin/dict.txt" --output "$out/bin"

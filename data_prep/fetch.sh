@@ -48,8 +48,11 @@ parse_options() {
     [ -n "$out" ] || fail "--out: missing; see --help"
     [ -n "$pairs" ] || fail "--pairs: missing; valid: language pairs, as de-en,fr-en"
     case "$workers" in '' | *[!0-9]* | 0*) fail "--workers $workers: valid: a whole number, 1 or more" ;; esac
-    for archive in ${archives[@]+"${archives[@]}"}; do
-        [ -f "$archive" ] || fail "--archive $archive: no such file"
+    # A path that begins with a dash would be taken for an option.
+    [[ $out != -* ]] || out=./$out
+    for number in ${archives[@]+"${!archives[@]}"}; do
+        [[ ${archives[number]} != -* ]] || archives[number]=./${archives[number]}
+        [ -f "${archives[number]}" ] || fail "--archive ${archives[number]}: no such file"
     done
 }
 

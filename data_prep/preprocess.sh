@@ -55,6 +55,10 @@ done
 for option in text dict pairs out; do
     [ -n "${!option}" ] || fail "--$option: missing; see --help"
 done
+# A path that begins with a dash would be taken for an option.
+for option in text model codes dict out; do
+    [[ ${!option} != -* ]] || printf -v "$option" ./%s "${!option}"
+done
 [ -n "$model$codes" ] || fail "--model: missing; valid: --model or --codes, see --help"
 [ -z "$model" ] || [ -z "$codes" ] || fail "--codes $codes: given together with --model; valid: one of them"
 case "$workers" in '' | *[!0-9]* | 0*) fail "--workers $workers: valid: a whole number, 1 or more" ;; esac

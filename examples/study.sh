@@ -16,13 +16,15 @@ export PYTHONPATH=$root:$root/examples${PYTHONPATH:+:$PYTHONPATH} PYTHONWARNINGS
 mkdir -p "$out"
 exec 9<>"$out/.study"
 python -c 'from data_prep import locks; locks.for_a_script()' study 9 "OUT=$3"
-[ -z "${PUBLISHED:-}" ] || python -m examples.recipes.results --restore "$out" --study "$1"
+# Paths are settings in a file: on its command line Snakemake reads them as YAML, in which " #" would end one.
+python -c 'import json, sys; print(json.dumps(dict(zip(("study", "data"), sys.argv[1:]))))' "$study" "$data" >"$out/.paths.json"
+[ -z "${PUBLISHED:-}" ] || python -m examples.recipes.results --restore "$out" --study="$1"
 # run TARGET [SETTING...]
 run() {
     local target=$1
     shift
     "$snakemake" --snakefile "$root/examples/Snakefile" --directory "$out" --cores "$(env -u OMP_NUM_THREADS nproc)" --nolock --rerun-triggers mtime \
-        --rerun-incomplete --keep-going --quiet rules host reason --config "study=$study" "data=$data" "jobs=$jobs" "device=$device" "$@" -- "$target"
+        --rerun-incomplete --keep-going --quiet rules host reason --configfile "$out/.paths.json" --config "jobs=$jobs" "device=$device" "$@" -- "$target"
 }
 jobs=${4:-1} device=${5:-cpu} status=0
 make_or_list() { run "$1" || { status=$?; run "$1" partial=1; }; }

@@ -10,6 +10,7 @@ cd "$here/../.."
 
 TOY_SEED=${TOY_SEED:-1}
 OUT=${OUT:-runs/quickstart-$TOY_SEED}
+case $OUT in -*) OUT=./$OUT ;; esac
 UPDATES=${UPDATES:-800}
 MLM=$here/masked_lm
 PYTHON=${PYTHON:-python}

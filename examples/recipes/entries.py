@@ -137,7 +137,8 @@ class Folder:
     def _portable(self, text: str) -> str:
         """The text without paths of this machine."""
         for path, name in ((self.data, "DATA"), (ROOT, ".")):
-            text = text.replace(str(path), name)
+            quoted = str(path).replace("'", "'\"'\"'")
+            text = text.replace(str(path), name).replace(quoted, name)
         return re.sub(r" *\\\n *", " ", text)
 
 

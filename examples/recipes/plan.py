@@ -77,16 +77,19 @@ def make_plan(
     validations: Mapping[str, float],
     frozen: Optional[str],
     parallel: int,
+    systems: Optional[Sequence[str]] = None,
 ) -> Dict[str, Any]:
     """Divide the time that is left after decoding: half for the masked LM, the rest for the systems on it.
 
     Args:
         hours: the budget.
         spent: seconds of it that are gone.
-        rates: system -> updates per second.
-        validations: system -> seconds of one validation.
+        rates: measured system -> updates per second.
+        validations: measured system -> seconds of one validation.
         frozen: the system that is trained before the others, alone; None where there is none.
         parallel: other systems that train at a time.
+        systems: every system of the run (default: the measured ones). Systems that are not measured yet
+            take their share of the time, and their validations count as no time.
 
     Returns:
         system -> updates, seconds, interval between validations (updates), updates_per_second, validation_seconds.
@@ -95,7 +98,13 @@ def make_plan(
         ValueError: not enough time for a training worth the name.
     """
     divide = functools.partial(
-        _divide, spent=spent, rates=rates, validations=validations, frozen=frozen, parallel=parallel
+        _divide,
+        spent=spent,
+        rates=rates,
+        validations=validations,
+        frozen=frozen,
+        parallel=parallel,
+        systems=systems or list(rates),
     )
     plan = divide(hours)
     for name, one in plan.items():
@@ -116,10 +125,11 @@ def _divide(
     validations: Mapping[str, float],
     frozen: Optional[str],
     parallel: int,
+    systems: Sequence[str],
 ) -> Dict[str, Any]:
-    others = [name for name in rates if name != frozen]
+    others = [name for name in systems if name != frozen]
     rounds = -(-len(others) // parallel)
-    decoding = SUBSETS * rounds * DECODING * max((validations[name] for name in others), default=0.0)
+    decoding = SUBSETS * rounds * DECODING * max((validations.get(name, 0.0) for name in others), default=0.0)
     left = hours * 3600 * (1 - RESERVED) - spent - decoding
     alone = left * FROZEN_SHARE if frozen else 0.0
     plan = {}
@@ -135,6 +145,29 @@ def _divide(
             "validation_seconds": round(validations[name], 1),
         }
     return plan
+
+
+def check_hours(
+    hours: float, systems: Sequence[str], frozen: Optional[str], parallel: int, folder: Path = Path()
+) -> None:
+    """Compare the budget with the short trainings that have ended so far.
+
+    Args:
+        hours: the budget.
+        systems: every system of the run, in the order of their training.
+        frozen: as in :func:`make_plan`.
+        parallel: as in :func:`make_plan`.
+        folder: of the run, with the logs in ``speed`` and Snakemake's ``benchmarks``.
+
+    Raises:
+        ValueError: a measured training would have fewer than ``LEAST_UPDATES`` updates; names enough hours.
+    """
+    benchmarks = folder / "benchmarks"
+    measured = [name for name in systems if (benchmarks / f"speed-{name}.tsv").is_file()]
+    logs = {name: folder / "speed" / f"{name}.log" for name in measured}
+    rates = {name: updates_per_second(log) for name, log in logs.items()}
+    validations = {name: validation_seconds(log) for name, log in logs.items()}
+    make_plan(hours, spent_seconds(benchmarks), rates, validations, frozen, parallel, systems)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -3,6 +3,7 @@
 import math
 import re
 from pathlib import Path
+from shlex import quote
 from string import Template
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -10,8 +11,12 @@ from .arms import Stage
 from .studies import Job, Study
 from .systems import RecipeError, command, read_system
 
+EPOCHS = 1000
+"""At most, where the limits do not say it."""
 VALIDATIONS = 12
 """In a training of so many updates, where the limits do not say it."""
+UPDATES = ("$updates", "$warmup")
+"""Values of options that follow from the number of updates."""
 MASKED_LM = "tlm_pretraining"
 """Task of the assets that are exported as a folder."""
 
@@ -61,19 +66,35 @@ class Runs:
         languages = ",".join(study.set["languages"])
         pairs = ",".join(study.set.get("pairs", ()))
         self.values: Dict[str, Any] = {"root": root, "data": data, "languages": languages, "pairs": pairs}
-        self.values.update({name: Template(str(value)).substitute(self.values) for name, value in study.values.items()})
+        self.word_lists: Dict[str, List[str]] = {}
+        for name, value in study.values.items():
+            items = value if isinstance(value, list) else [value]
+            words = [Template(str(item)).substitute(self.values) for item in items]
+            if isinstance(value, list):
+                self.word_lists[name] = words
+            self.values[name] = " ".join(words)
+        self.values.update({name: scored_split(Path(data) / file) for name, file in study.set.get("scored", {}).items()})
         self.values.update({name: self.asset(name) for name in study.assets if not study.each_seed(name)})
 
     def fill(self, text: str, **own: Any) -> str:
-        """Text with the values of ``$root``, ``$data``, of the names of assets and its own.
+        """Fill a path in: ``$root``, ``$data``, names of values and assets, and ``own``.
 
         Raises RecipeError: a name without a value.
         """
-        values = {**self.values, **own}
-        try:
-            return Template(text).substitute(values)
-        except (KeyError, ValueError) as error:
-            raise RecipeError(f"{text.strip()}: {error} has no value; valid: ${', $'.join(values)}") from error
+        return _substitute(text, {**self.values, **own})
+
+    def script(self, text: str, values: Optional[Mapping[str, Any]] = None) -> str:
+        """Fill commands for bash in: each value is quoted as one word, each list as one word per item.
+
+        Args:
+            text: the commands. A ``$NAME`` must not stand within quotation marks of their own.
+            values: name -> value (default: ``self.values``).
+
+        Raises RecipeError: a name without a value.
+        """
+        quoted = {name: quote(str(value)) for name, value in (values or self.values).items()}
+        quoted.update({name: " ".join(map(quote, words)) for name, words in self.word_lists.items()})
+        return _substitute(text, quoted)
 
     # ---- Assets. ----
 
@@ -124,11 +145,12 @@ class Runs:
         checkpoint = f"train/{place}/checkpoint_{entry.get('checkpoint', 'last')}.pt"
         if self._is_masked_lm(name):
             files = "--dict pieces/dict.txt --sentencepiece pieces/sentencepiece.bpe.model"
-            export = f"python {self.values['root']}/examples/export_masked_lm.py"
-            return f"{export} --checkpoint {checkpoint} {files} --output assets/{place}"
-        average = f"python -m fairseq_plugins.checkpoints.average --inputs {checkpoint}"
-        dictionaries = f"{entry.get('data', 'bin')}/dict*.txt"
-        return f"cp {dictionaries} assets/{place}/\n{average} --output assets/{place}/model.pt"
+            export = f"python {quote(str(self.values['root']))}/examples/export_masked_lm.py"
+            return f"{export} --checkpoint {quote(checkpoint)} {files} --output {quote(f'assets/{place}')}"
+        average = f"python -m fairseq_plugins.checkpoints.average --inputs {quote(checkpoint)}"
+        dictionaries = f"{quote(self.fill(entry.get('data', 'bin')))}/dict*.txt"
+        folder = quote(f"assets/{place}")
+        return f"cp {dictionaries} {folder}/\n{average} --output {folder}/model.pt"
 
     # ---- Runs. ----
 
@@ -182,19 +204,20 @@ class Runs:
         command = "python -m fairseq_plugins.checkpoints.average"
         if part.startswith("@"):
             model = f"averages/{job.key}{part}.pt"
-            return f"{command} --inputs runs/{job.key}/checkpoint_*_{part[1:]}.pt --output {model}"
-        folder = f"runs/{job.key}" + (f"/{part}" if part else "")
+            inputs = f"{quote(f'runs/{job.key}')}/checkpoint_*_{quote(part[1:])}.pt"
+            return f"{command} --inputs {inputs} --output {quote(model)}"
+        folder = quote(f"runs/{job.key}" + (f"/{part}" if part else ""))
         chosen = f"--directory {folder} --best {job.arm.best} --allow-fewer"
         last = job.arm.stage(len(job.arm.stages), job.pair)
         if not last.system.train.get("keep-best-checkpoints"):
             chosen = f"--inputs {folder}/checkpoint_best.pt"
-        return f"{command} {chosen} --output {self.models(job)[part]}"
+        return f"{command} {chosen} --output {quote(self.models(job)[part])}"
 
     def output(self, job: Job, stem: str) -> str:
         """The command that makes an output of a run, to stdout: fairseq-generate on the test set, fairseq-validate, or its own."""
         if stem in job.arm.scoring:
             values = {**self.of(job), "model": self.model(job, stem)}
-            return f"{{ {Template(job.arm.scoring[stem][1]).substitute(values).strip()}; }}"
+            return f"{{ {self.script(job.arm.scoring[stem][1], values).strip()}; }}"
         last, options = job.arm.stage(len(job.arm.stages), job.pair), {**job.arm.options(stem, job.pair), **self.more}
         return decoding(last, self.model(job, stem), self.study.set.get("test"), self.of(job), options)
 
@@ -205,17 +228,36 @@ class Runs:
         options, models = {**arm.options(test, pair), **self.more}, self.models(job)
         folder, lines, systems = f"runs/{job.key}/{test}", [], ""
         for language in (*arm.languages.trained, *arm.languages.zero_shot):
-            file = f"{folder}/{language}"
+            log, errors, output = (quote(f"{folder}/{language}.{ending}") for ending in ("log", "err", "txt"))
             model = models[language if arm.parts else ""]
             decode = decoding(last, model, self.study.tests[test], self.of(job, language), options)
-            lines.append(f"{decode} \\\n  >{file}.log 2>{file}.err || {{ tail -n 20 {file}.err >&2; exit 1; }}")
-            lines.append(f"python -m data_prep.hypotheses --input {file}.log --output {file}.txt")
-            systems += f" --system {language}={file}.txt"
+            lines.append(f"{decode} \\\n  >{log} 2>{errors} || {{ tail -n 20 {errors} >&2; exit 1; }}")
+            lines.append(f"python -m data_prep.hypotheses --input {log} --output {output}")
+            systems += f" --system {quote(language)}={output}"
         reference = self.study.references({"data": Path(self.values["data"]), "out": Path()}, pair, job.seed, test)
         given = (
-            f"--reference {reference} --trained {','.join(arm.languages.trained)} --json outputs/{job.key}/{test}.json"
+            f"--reference {quote(str(reference))} --trained {quote(','.join(arm.languages.trained))}"
+            f" --json {quote(f'outputs/{job.key}/{test}.json')}"
         )
-        return "\n".join([f"mkdir -p {folder}", *lines, f"python -m data_prep.score_languages{systems} {given}"])
+        return "\n".join(
+            [f"mkdir -p {quote(folder)}", *lines, f"python -m data_prep.score_languages{systems} {given}"]
+        )
+
+
+def _substitute(text: str, values: Mapping[str, Any]) -> str:
+    try:
+        return Template(text).substitute(values)
+    except (KeyError, ValueError) as error:
+        raise RecipeError(f"{text.strip()}: {error} has no value; valid: ${', $'.join(values)}") from error
+
+
+def scored_split(path: Path) -> str:
+    """Return ``test`` where the first line of a test file has a second column, its labels, else ``valid``."""
+    if not path.is_file():
+        return "valid"
+    with open(path, encoding="utf-8", errors="replace") as file:
+        first = next((line for line in file if line.strip()), "")
+    return "test" if len(first.split()) > 1 else "valid"
 
 
 def training(
@@ -226,7 +268,7 @@ def training(
     Args:
         stage: what is trained.
         values: what ``$NAME`` stands for: root, source, target, pairs, languages, seed, start …
-        limits: ``minutes`` of wall time, ``updates``, ``interval`` of validations.
+        limits: ``minutes`` of wall time, ``updates`` or ``epochs``, ``interval`` of validations.
         folder: for checkpoints.
         more: options that come last, as the point of the grid.
 
@@ -236,20 +278,26 @@ def training(
     interval = limits.get("interval", max(1, updates // VALIDATIONS) if updates else 250)
     warmup = stage.system.warmup_updates(updates) if updates else stage.system.warmup_most
     given = {name: value for name, value in (("updates", updates), ("warmup", warmup)) if value is not None}
+    given["epochs"] = limits.get("epochs", EPOCHS)
     options = {**stage.system.train, "save-dir": folder, **more}
+    program = f"fairseq-train {quote(Template(stage.data).substitute(values))}"
+    if updates is None and "epochs" in limits:
+        program = f"python -m recipes.epochs {stage.system.warmup} {program}"
+        unknown = UPDATES if "interval" in limits else (*UPDATES, "$interval")
+        options = {name: None if value in unknown else value for name, value in options.items()}
     if updates is None and options.get("max-update") == "$updates":
         options["max-update"] = None
     if "minutes" in limits:
         options["stop-time-hours"] = f"{limits['minutes'] / 60:.4f}"
     values = {**values, **given, "interval": interval}
-    return command(f"fairseq-train {Template(stage.data).substitute(values)}", options, values)
+    return command(program, options, values)
 
 
 def decoding(
     stage: Stage, model: str, subset: Optional[str], values: Mapping[str, Any], more: Mapping[str, Any]
 ) -> str:
     """The command that makes an output: fairseq-generate on the subset, or fairseq-validate; ``more`` comes last."""
-    data = Template(stage.data).substitute(values)
+    data = quote(Template(stage.data).substitute(values))
     if not stage.system.translate:
         return command(f"fairseq-validate {data}", {**stage.system.validate, "path": model, **more}, values)
     languages = {"source-lang": values["source"], "target-lang": values["target"], "gen-subset": subset, "path": model}

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Set, Tuple
 
@@ -59,16 +60,18 @@ class Settings(NamedTuple):
     def record(self) -> Dict[str, Any]:
         """What a folder is made of, for its ``settings.json``: the text by its hash, so that it may move."""
         text = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (self.source_file, self.target_file)]
-        values = {"SRC": [self.source, text[0]], "TGT": [self.target, text[1]], "HOURS": self.hours, "SEED": self.seed}
+        values = {"SRC": [self.source, text[0]], "TGT": [self.target, text[1]], "SEED": self.seed}
         return {**values, "MLM": str(self.masked_lm or "")}
 
 
 def check_folder(run: Settings, folder: Path) -> None:
     """Raise RecipeError where a folder was begun with other settings: what is finished there would be taken for this run's."""
-    file = folder / "settings.json"
+    file, plan = folder / "settings.json", folder / "plan.json"
     if not file.is_file():
         return
     begun, asked = json.loads(file.read_text(encoding="utf-8")), run.record()
+    if plan.is_file():  # until the hours are divided, others may be given
+        begun["HOURS"], asked["HOURS"] = json.loads(plan.read_text(encoding="utf-8"))["hours"], run.hours
     other = [f"{name} {begun.get(name)}" for name in asked if begun.get(name) != asked[name]]
     if other:
         raise RecipeError(
@@ -92,10 +95,10 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     if lines < LEAST_LINES:
         raise RecipeError(f"SRC {source}: {lines:,} lines; valid: {LEAST_LINES:,} at least")
     languages = [path.suffix[1:] for path in (source, target)]
-    if languages[0] == languages[1] or not all(languages) or any("-" in name for name in languages):
+    if languages[0] == languages[1] or not all(re.fullmatch(r"\w+", name) for name in languages):
         raise RecipeError(
             f"SRC {source}, TGT {target}: the languages are the endings of the files, here {languages[0] or 'none'} and "
-            f"{languages[1] or 'none'}; valid: two different ones without -, as my.en and my.cs"
+            f"{languages[1] or 'none'}; valid: two different ones of letters, digits and _, as my.en and my.cs"
         )
     masked_lm = Path(given["masked_lm"]) if "masked_lm" in given else None
     for name in ("sentencepiece.bpe.model", "dict.txt") if masked_lm else ():

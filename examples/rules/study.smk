@@ -1,6 +1,7 @@
 # A study: arms x directions x seeds, tuned by validation, compared on the test set. `make study` starts it.
 # Two calls: `tuned.json`, which says the points of the grids, then `study`. With partial=1 the tables are made of the runs that there are.
 import json
+from shlex import quote
 
 from recipes.ledger import digest
 from recipes.runs import Runs, options_of
@@ -23,7 +24,7 @@ try:
     for name, seed in runs.trained():
         runs.asset_training(name, seed)
     for entry in (*study.set["steps"], *study.assets.values()):
-        runs.fill(entry.get("run", ""))
+        runs.script(entry.get("run", ""))
 except (RecipeError, ValueError) as error:
     sys.exit(f"error: {error}")
 
@@ -32,7 +33,7 @@ threads_each = max(1, workflow.cores // int(config.get("jobs", 1)))
 made = {name for name, entry in study.assets.items() if "given" not in entry}
 chosen = json.loads(Path("tuned.json").read_text()) if Path("tuned.json").is_file() else None
 tuning, finals = study.tuning(), study.final(chosen) if chosen else []
-arguments = f"--study {config['study']} --data {config['data']} --device {config.get('device', 'cpu')}"
+arguments = ["--study", config["study"], "--data", config["data"], "--device", str(config.get("device", "cpu"))]
 
 
 def entries(jobs):
@@ -41,9 +42,9 @@ def entries(jobs):
     return [file for file in files if Path(file).is_file()] if config.get("partial") else files
 
 
-def as_it_is(text):
-    """A parameter whose braces are no wildcards."""
-    return lambda wildcards: text
+def as_it_is(value):
+    """Make a parameter whose braces are no wildcards."""
+    return lambda wildcards: value
 
 
 def needed(names, seed):
@@ -73,6 +74,11 @@ def stage_number(job, stage):
 def stage_of(wildcards, attribute):
     job = study.job(wildcards.key)
     return getattr(runs, attribute)(job, stage_number(job, wildcards.stage))
+
+
+def log_of(wildcards):
+    """The log of an output's command, quoted for bash."""
+    return quote(f"runs/{wildcards.key}/generate-{wildcards.stem}.log")
 
 
 def outputs(wildcards):
@@ -118,9 +124,9 @@ rule page:
     output:
         "page.md",
     params:
-        arguments=arguments,
+        arguments=as_it_is(arguments),
     shell:
-        "python -m recipes.entries page {params.arguments}"
+        "python -m recipes.entries page {params.arguments:q}"
 
 
 rule ledger:
@@ -130,9 +136,9 @@ rule ledger:
     output:
         "ledger.json",
     params:
-        arguments=arguments,
+        arguments=as_it_is(arguments),
     shell:
-        "python -m recipes.entries ledger {params.arguments}"
+        "python -m recipes.entries ledger {params.arguments:q}"
 
 
 rule tuned:
@@ -141,9 +147,9 @@ rule tuned:
     output:
         "tuned.json",
     params:
-        arguments=arguments,
+        arguments=as_it_is(arguments),
     shell:
-        "python -m recipes.entries choose {params.arguments}"
+        "python -m recipes.entries choose {params.arguments:q}"
 
 
 rule begin:
@@ -152,7 +158,7 @@ rule begin:
     params:
         content=as_it_is(json.dumps(begun)),
     shell:
-        "echo {params.content:q} >{output}"
+        "echo {params.content:q} >{output:q}"
 
 
 # ---- From text to data-bins; what runs start from. ----
@@ -168,7 +174,7 @@ for number, step in enumerate(steps):
         output:
             step["makes"],
         params:
-            run=as_it_is(runs.fill(step["run"])),
+            run=as_it_is(runs.script(step["run"])),
         shell:
             "{params.run}"
 
@@ -183,7 +189,7 @@ for name in [name for name, entry in study.assets.items() if "run" in entry]:
         output:
             runs.marker(name),
         params:
-            run=as_it_is(runs.fill(study.assets[name]["run"])),
+            run=as_it_is(runs.script(study.assets[name]["run"])),
         shell:
             "{params.run}"
 
@@ -205,9 +211,9 @@ for name, seed in runs.trained():
         threads: workflow.cores if seed is None else threads_each
         shell:
             """
-            mkdir -p {params.folder}
+            mkdir -p {params.folder:q}
             export OMP_NUM_THREADS={threads}
-            {params.command} 2>&1 | tee -a {params.folder}/train.log | python -m recipes.progress {params.name}
+            {params.command} 2>&1 | tee -a {params.folder:q}/train.log | python -m recipes.progress {params.name:q}
             """
 
     rule:
@@ -239,10 +245,10 @@ rule train:
     threads: threads_each
     shell:
         """
-        mkdir -p {params.folder}
+        mkdir -p {params.folder:q}
         export OMP_NUM_THREADS={threads}
         TIMEFORMAT='times: real %R user %U sys %S'
-        {{ time {params.command}; }} 2>&1 | tee -a {params.folder}/train.log | python -m recipes.progress {wildcards.key}
+        {{ time {params.command}; }} 2>&1 | tee -a {params.folder:q}/train.log | python -m recipes.progress {wildcards.key:q}
         """
 
 
@@ -255,7 +261,7 @@ rule start:
     params:
         folder=lambda wildcards: f"runs/{wildcards.key}/stage{int(wildcards.number) - 1}",
     shell:
-        "python -m fairseq_plugins.checkpoints.average --inputs {params.folder}/checkpoint_last.pt --output {output}"
+        "python -m fairseq_plugins.checkpoints.average --inputs {params.folder:q}/checkpoint_last.pt --output {output:q}"
 
 
 rule average:
@@ -294,16 +300,16 @@ rule output:
         log="runs/{key}/generate-{stem}",
         # Only the lines with the numbers are kept: the others hold dates and the paths of a machine.
         keep=lambda wildcards, output: (
-            f"sed -n -E 's/^.*(\\| (test|valid)[-.0-9A-Za-z_]* \\| \\{{.*\\}})$/\\1/p' runs/{wildcards.key}/generate-{wildcards.stem}.log >{output[0]}"
+            f"sed -n -E 's/^.*(\\| (test|valid)[-.0-9A-Za-z_]* \\| \\{{.*\\}})$/\\1/p' {log_of(wildcards)} >{quote(output[0])}"
             if study.metrics
-            else f"python -m data_prep.hypotheses --input runs/{wildcards.key}/generate-{wildcards.stem}.log --output {output[0]}"
+            else f"python -m data_prep.hypotheses --input {log_of(wildcards)} --output {quote(output[0])}"
         ),
     threads: threads_each
     shell:
         """
         export OMP_NUM_THREADS={threads}
         {params.command} \
-          >{params.log}.log 2>{params.log}.err || {{ tail -n 20 {params.log}.err >&2; exit 1; }}
+          >{params.log:q}.log 2>{params.log:q}.err || {{ tail -n 20 {params.log:q}.err >&2; exit 1; }}
         {params.keep}
         """
 
@@ -314,6 +320,6 @@ rule entry:
     output:
         "entries/{key}.json",
     params:
-        arguments=arguments,
+        arguments=as_it_is(arguments),
     shell:
-        "python -m recipes.entries make {params.arguments} --key {wildcards.key}"
+        "python -m recipes.entries make {params.arguments:q} --key {wildcards.key:q}"

@@ -1,6 +1,8 @@
 # From two text files to a translator: text, pieces, a masked language model, SGA with low-rank updates, an autoregressive baseline, a table, a folder.
 import json
+from shlex import quote
 
+from recipes.plan import check_hours
 from recipes.runs import has_bfloat16
 from recipes.settings import check_folder, read_settings
 from recipes.systems import RecipeError, command, read_system
@@ -14,14 +16,16 @@ try:
     run = read_settings(config)
     check_folder(run, Path())
     systems = {name: read_system(name) for name in ("masked_lm", *SYSTEMS)}
-except RecipeError as error:
+    frozen = None if run.masked_lm else "masked_lm"
+    trained = [*([frozen] if frozen else []), *SYSTEMS]
+    parallel = min(len(SYSTEMS), workflow.cores)
+    if not Path("plan.json").is_file():
+        check_hours(run.hours, trained, frozen, parallel)
+except ValueError as error:
     sys.exit(f"error: {error}")
 
 pair = f"{run.source}-{run.target}"
-frozen = None if run.masked_lm else "masked_lm"
-trained = [*([frozen] if frozen else []), *SYSTEMS]
 start = str(run.masked_lm or "masked_lm")
-parallel = min(len(SYSTEMS), workflow.cores)
 plan = json.loads(Path("plan.json").read_text())["systems"] if Path("plan.json").is_file() else None
 
 
@@ -72,25 +76,24 @@ rule translator:
 # ---- Text. ----
 
 
+# The two files are no inputs: Snakemake would take braces in their paths for wildcards, and an edited file is to be refused.
 rule text:
-    input:
-        source=ancient(run.source_file),
-        target=ancient(run.target_file),
     output:
         "settings.json",
         text=expand("text/{split}.{language}", split=("train", "valid", "test"), language=(run.source, run.target)),
     benchmark:
         "benchmarks/text.tsv"
     params:
-        settings=json.dumps(run.record()),
-        languages=f"{run.source} {run.target}",
-        clean=f"text/clean.{run.source} text/clean.{run.target}",
+        files=lambda wildcards: [str(run.source_file), str(run.target_file)],
+        settings=lambda wildcards: json.dumps(run.record()),
+        languages=[run.source, run.target],
+        clean=[f"text/clean.{run.source}", f"text/clean.{run.target}"],
         share=f"{run.held_out:.4f}",
     shell:
         """
-        python -m data_prep.clean --inputs {input.source} {input.target} --outputs {params.clean} \
+        python -m data_prep.clean --inputs {params.files:q} --outputs {params.clean:q} \
           --unit characters --max-length 1000 --max-ratio 9
-        python -m data_prep.split --inputs {params.clean} --langs {params.languages} --output-dir text \
+        python -m data_prep.split --inputs {params.clean:q} --langs {params.languages:q} --output-dir text \
           --valid-ratio {params.share} --test-ratio {params.share}
         echo {params.settings:q} >settings.json
         """
@@ -105,8 +108,8 @@ rule pieces:
     benchmark:
         "benchmarks/pieces.tsv"
     params:
-        make=(
-            f"cp {run.masked_lm}/sentencepiece.bpe.model {run.masked_lm}/dict.txt pieces/"
+        make=lambda wildcards: (
+            f"cp {quote(str(run.masked_lm))}/{{sentencepiece.bpe.model,dict.txt}} pieces/"
             if run.masked_lm
             else f"python -m data_prep.spm train --inputs text/train.{run.source} text/train.{run.target} "
             f"--vocab-size {run.vocabulary} --fewer --character-coverage 0.9999 --model pieces/sentencepiece.bpe.model --dict pieces/dict.txt"
@@ -124,12 +127,12 @@ rule binaries:
     benchmark:
         "benchmarks/binaries.tsv"
     params:
-        script=ROOT / "data_prep" / "preprocess.sh",
+        script=lambda wildcards: str(ROOT / "data_prep" / "preprocess.sh"),
         pair=pair,
     threads: workflow.cores
     shell:
         """
-        bash {params.script} --text text --model pieces/sentencepiece.bpe.model --dict pieces/dict.txt \
+        bash {params.script:q} --text text --model pieces/sentencepiece.bpe.model --dict pieces/dict.txt \
           --pairs {params.pair} --out bin --workers {threads}
         """
 
@@ -156,28 +159,33 @@ rule speed:
         """
 
 
+rule speeds:
+    input:
+        expand("speed/{system}.log", system=trained),
+
+
 rule speed_model:
     input:
         "speed/masked_lm.log",
     output:
         "speed/model/config.json",
     params:
-        script=ROOT / "examples" / "export_masked_lm.py",
+        script=lambda wildcards: str(ROOT / "examples" / "export_masked_lm.py"),
     shell:
         """
-        python {params.script} --checkpoint speed/masked_lm/checkpoint_last.pt --dict pieces/dict.txt \
+        python {params.script:q} --checkpoint speed/masked_lm/checkpoint_last.pt --dict pieces/dict.txt \
           --sentencepiece pieces/sentencepiece.bpe.model --output speed/model
         """
 
 
 rule plan:
     input:
-        expand("speed/{system}.log", system=trained),
+        rules.speeds.input,
     output:
         "plan.json",
     params:
         hours=run.hours,
-        systems=" ".join(trained),
+        systems=trained,
         frozen=f"--frozen {frozen}" if frozen else "",
         parallel=parallel,
     shell:
@@ -217,10 +225,10 @@ rule masked_lm:
     output:
         "masked_lm/config.json",
     params:
-        script=ROOT / "examples" / "export_masked_lm.py",
+        script=lambda wildcards: str(ROOT / "examples" / "export_masked_lm.py"),
     shell:
         """
-        python {params.script} --checkpoint train/masked_lm/checkpoint_best.pt --dict pieces/dict.txt \
+        python {params.script:q} --checkpoint train/masked_lm/checkpoint_best.pt --dict pieces/dict.txt \
           --sentencepiece pieces/sentencepiece.bpe.model --output masked_lm
         """
 
@@ -281,7 +289,7 @@ rule folder:
     output:
         "translator/translator.json",
     params:
-        systems=" ".join(SYSTEMS),
+        systems=list(SYSTEMS),
         pair=pair,
     shell:
         "python -m recipes.report --pair {params.pair} --systems {params.systems} --output translator"

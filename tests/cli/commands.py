@@ -4,6 +4,9 @@ import json
 
 import torch
 
+HOSTILE_NAME = """-a b 'c "d $(touch executed) `touch executed` {e} #f: g; touch executed"""
+"""Of a folder: a shell that meets it unquoted splits it, or leaves a file ``executed``."""
+
 
 def transformer(layers=1, width=16, ffn=16, heads=2, sides="encoder decoder"):
     shape = {"layers": layers, "embed-dim": width, "ffn-embed-dim": ffn, "attention-heads": heads}

@@ -14,6 +14,8 @@ import yaml
 
 from tests.conftest import ROOT
 
+from .commands import HOSTILE_NAME
+
 SNAKEMAKE = ROOT / ".venv-recipes" / "bin" / "snakemake"
 pytestmark = pytest.mark.skipif(not SNAKEMAKE.exists(), reason="make recipes: Snakemake is not in .venv-recipes")
 
@@ -76,32 +78,37 @@ def write_study(folder, **changes):
 
 @pytest.fixture
 def world(tmp_path):
-    for name in ("programs", "studies", "sets", "data"):
+    """Raw text, a study and a call of it, below a folder whose name a shell would execute."""
+    (tmp_path / "programs").mkdir()
+    outside, tmp_path = tmp_path, tmp_path / HOSTILE_NAME
+    tmp_path.mkdir()
+    for name in ("studies", "sets", "-data"):
         (tmp_path / name).mkdir()
     stand_ins = {f"fairseq-{name}": STAND_IN for name in ("train", "generate", "validate")}
     for name, text in {**stand_ins, "python": PYTHON}.items():
-        (tmp_path / "programs" / name).write_text(text)
-        (tmp_path / "programs" / name).chmod(0o755)
-    step = {"makes": "bin/done", "run": "touch bin/dict.txt\ncp $data/test.de bin/done"}
+        (outside / "programs" / name).write_text(text)
+        (outside / "programs" / name).chmod(0o755)
+    step = {"makes": "bin/done", "run": "printf '%s\\n' $words >bin/dict.txt\ncp $data/test.de bin/done"}
     tiny = {
         "title": "Tiny",
         "languages": ["en", "de"],
         "test": "test",
         "reference": "$data/test.$target",
+        "values": {"words": ["two", "words $$(touch executed)"]},
         "steps": [step],
     }
     (tmp_path / "sets" / "tiny.yaml").write_text(yaml.safe_dump(tiny))
-    (tmp_path / "data" / "test.de").write_text("a b c d e\n" * 4)
+    (tmp_path / "-data" / "test.de").write_text("a b c d e\n" * 4)
     state = {"optimizer_history": [{"num_updates": 7}], "extra_state": {"previous_training_time": 60.0}}
     sections = ("model", "optimization", "dataset", "common")
     torch.save({**state, "cfg": {name: {} for name in sections}}, tmp_path / "model.pt")
     write_study(tmp_path)
-    path = os.pathsep.join([str(tmp_path / "programs"), os.path.dirname(sys.executable), os.environ["PATH"]])
+    path = os.pathsep.join([str(outside / "programs"), os.path.dirname(sys.executable), os.environ["PATH"]])
     own = {"PATH": path, "SNAKEMAKE": str(SNAKEMAKE), "REAL_PYTHON": sys.executable, "WORLD": str(tmp_path)}
     environment = {**os.environ, **own, "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
     def start():
-        line = ["bash", str(ROOT / "examples" / "study.sh"), "studies/probe.yaml", "data", "out"]
+        line = ["bash", str(ROOT / "examples" / "study.sh"), "studies/probe.yaml", "-data", "-out"]
         pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         return subprocess.Popen(line, cwd=tmp_path, env=environment, **pipes)
 
@@ -109,7 +116,8 @@ def world(tmp_path):
         path = tmp_path / "calls"
         return [line for line in path.read_text().splitlines() if word in line] if path.exists() else []
 
-    return tmp_path, start, calls
+    yield tmp_path, start, calls
+    assert not list(outside.rglob("executed")), "a part of a path was executed"
 
 
 @pytest.mark.slow
@@ -119,11 +127,12 @@ def test_a_study_is_tuned_run_and_shown_and_goes_on_after_a_kill(world):
     run, deadline = start(), time.monotonic() + 300
     while not calls("runs/final") and time.monotonic() < deadline and run.poll() is None:
         time.sleep(0.2)
+    assert run.poll() is None, run.communicate()[0]
     os.killpg(run.pid, signal.SIGKILL)
     run.communicate()
     (folder / "slow").unlink()
     (folder / "broken").touch()
-    tuned = (folder / "out" / "tuned.json").read_text()
+    tuned = (folder / "-out" / "tuned.json").read_text()
     assert json.loads(tuned) == {"one": 1, "two": 0}, "the points with the best validation"
 
     failing = start()
@@ -134,10 +143,10 @@ def test_a_study_is_tuned_run_and_shown_and_goes_on_after_a_kill(world):
     (folder / "broken").unlink()
     done = start()
     said, _ = done.communicate(timeout=300)
-    assert done.returncode == 0 and (folder / "out" / "tuned.json").read_text() == tuned, said
-    page = (folder / "out" / "page.md").read_text()
+    assert done.returncode == 0 and (folder / "-out" / "tuned.json").read_text() == tuned, said
+    page = (folder / "-out" / "page.md").read_text()
     assert "| one | beam 5 | 100.0 |" in page and "open, 1 of 1 seeds" in page, page
-    entries = json.loads((folder / "out" / "ledger.json").read_text())["entries"]
+    entries = json.loads((folder / "-out" / "ledger.json").read_text())["entries"]
     keys = [f"tune/en-de/{arm}-{point}/seed1" for arm in ("one", "two") for point in (0, 1)]
     keys += ["final/en-de/one-1/seed1", "final/en-de/two-0/seed1"]
     assert {one["key"]: one["status"] for one in entries if "phase" in one} == dict.fromkeys(keys, "done")
@@ -151,12 +160,12 @@ def test_a_study_is_tuned_run_and_shown_and_goes_on_after_a_kill(world):
     for path in (
         folder / "studies" / "probe.yaml",
         ROOT / "examples" / "systems" / "at.yaml",
-        folder / "data" / "test.de",
+        folder / "-data" / "test.de",
     ):
         os.utime(path)
     assert start().wait(timeout=120) == 0 and len(calls("fairseq")) == before, "an edited file trains nothing again"
     for made in ("runs", "done", "averages"):
-        shutil.rmtree(folder / "out" / made)
+        shutil.rmtree(folder / "-out" / made)
     assert start().wait(timeout=120) == 0 and len(calls("fairseq")) == before, "a restored entry needs no run"
     write_study(folder, budget={"tune": {"minutes": 1}, "final": {"minutes": 3}})
     refused = start()
@@ -191,10 +200,10 @@ def test_numbers_of_fairseq_validate_and_of_commands_of_its_own_reach_the_page(w
     started = {line.partition("--pretrained-encoder ")[2].split()[0] for line in calls("runs/final")}
     assert started == {f"assets/model/seed{seed}/model.pt" for seed in (1, 2)} and len(calls("train/model/seed")) == 2
     for gone in ("assets", "train", "runs", "done", "averages", "ledger.json", "page.md", "study.json"):
-        path = folder / "out" / gone
+        path = folder / "-out" / gone
         path.unlink() if path.is_file() else shutil.rmtree(path)
     assert start().wait(timeout=120) == 0 and len(calls("train/model/seed")) == 2, "nothing is trained again"
-    assert (folder / "out" / "study.json").is_file(), "what is restored can be published"
-    entries = json.loads((folder / "out" / "ledger.json").read_text())["entries"]
+    assert (folder / "-out" / "study.json").is_file(), "what is restored can be published"
+    entries = json.loads((folder / "-out" / "ledger.json").read_text())["entries"]
     hashes = next(one["hashes"] for one in entries if one["key"] == "assets")
     assert set(hashes) == {"{data}/test.de", *(f"{{out}}/assets/model/seed{seed}/model.pt" for seed in (1, 2))}

@@ -1,5 +1,7 @@
 """What the user gives for a translator: two texts, a budget, perhaps a pretrained model."""
 
+import json
+
 import pytest
 
 from examples.recipes.settings import check_folder, read_settings
@@ -43,14 +45,22 @@ def test_refusals(given, change, words, tmp_path):
 
 
 def test_a_folder_that_was_begun_with_other_settings_is_refused(given, tmp_path):
-    import json
-
     run = read_settings(given)
     check_folder(run, tmp_path)
     (tmp_path / "settings.json").write_text(json.dumps(run.record()))
     (tmp_path / "moved.cs").write_text((tmp_path / "my.cs").read_text())
     check_folder(read_settings({**given, "source": f"{tmp_path}/moved.cs"}), tmp_path)
     (tmp_path / "my.cs").write_text("other text\n" * 2000)
-    for change, words in (({}, "SRC"), ({"hours": 3}, "HOURS 2")):
+    for change, words in (({}, "SRC"), ({"seed": 3}, "SEED 1")):
         with pytest.raises(RecipeError, match=f"was begun with .*{words}.*; valid: the same settings, or a new folder"):
             check_folder(read_settings({**given, **change}), tmp_path)
+
+
+def test_other_hours_are_taken_until_they_are_divided(given, tmp_path):
+    run, other = read_settings(given), read_settings({**given, "hours": 3})
+    (tmp_path / "settings.json").write_text(json.dumps(run.record()))
+    check_folder(other, tmp_path)
+    (tmp_path / "plan.json").write_text(json.dumps({"hours": run.hours}))
+    check_folder(run, tmp_path)
+    with pytest.raises(RecipeError, match="was begun with HOURS 2"):
+        check_folder(other, tmp_path)
