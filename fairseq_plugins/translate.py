@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")
 INDEX = "translator.json"
 """In a folder of several systems: ``systems``, each a folder beside it, and which of them is ``default``."""
+TRANSLATOR = "translator"
+"""Where the workflow puts that folder, below its own output."""
 SEARCH = "search.json"
 """Beside a checkpoint: options of its search, by name, with which it was scored."""
 SEARCH_OPTIONS = (
@@ -107,7 +109,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="python -m fairseq_plugins translate",
         usage=USAGE,
         description="Translate text, one sentence per line. MODEL comes first: a checkpoint, the folder of a run "
-        "(checkpoint_best.pt, else checkpoint_last.pt), or the folder that `make translator` made.",
+        "(checkpoint_best.pt, else checkpoint_last.pt), or OUT of `make translator OUT=OUT`.",
         epilog="All other options are those of fairseq-interactive and of the checkpoint's task: --beam, --nbest (more than 1 "
         "writes NUMBER<tab>SCORE<tab>TEXT), --lenpen, --iter-decode-max-iter, --cpu, --model-overrides ...",
         allow_abbrev=False,
@@ -191,11 +193,13 @@ def work(translator: Translator, source: str, output: IO[str]) -> None:
 
 
 def checkpoint(model: str, system: Optional[str] = None) -> Path:
-    """The file that MODEL and --system name.
+    """Return the file that MODEL and --system name; MODEL may be what `make translator` was given as OUT.
 
     Raises ValueError: there is none, a folder has several of unusual names, or no such system.
     """
     path = Path(model)
+    if (path / TRANSLATOR / INDEX).is_file():
+        path = path / TRANSLATOR
     if (path / INDEX).is_file():
         path = path / _system(path, system)
     elif system:
