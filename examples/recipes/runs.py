@@ -73,7 +73,11 @@ class Runs:
             if isinstance(value, list):
                 self.word_lists[name] = words
             self.values[name] = " ".join(words)
-        self.values.update({name: scored_split(Path(data) / file) for name, file in study.set.get("scored", {}).items()})
+        splits = {name: scored_split(Path(data) / file) for name, file in study.set.get("scored", {}).items()}
+        self.values.update(splits)
+        self.scored = [
+            f"{study.set['scored'][name]}: scored on {split}" for name, split in splits.items() if self._is_used(name)
+        ]
         self.values.update({name: self.asset(name) for name in study.assets if not study.each_seed(name)})
 
     def fill(self, text: str, **own: Any) -> str:
@@ -82,6 +86,11 @@ class Runs:
         Raises RecipeError: a name without a value.
         """
         return _substitute(text, {**self.values, **own})
+
+    def _is_used(self, name: str) -> bool:
+        """Return whether options of decoding in a direction of the study name a value."""
+        pairs = [(arm, pair) for arm in self.study.arms for pair in self.study.directions]
+        return any(f"${name}" in str(arm.options(stem, pair)) for arm, pair in pairs for stem in arm.outputs)
 
     def script(self, text: str, values: Optional[Mapping[str, Any]] = None) -> str:
         """Fill commands for bash in: each value is quoted as one word, each list as one word per item.
@@ -239,9 +248,7 @@ class Runs:
             f"--reference {quote(str(reference))} --trained {quote(','.join(arm.languages.trained))}"
             f" --json {quote(f'outputs/{job.key}/{test}.json')}"
         )
-        return "\n".join(
-            [f"mkdir -p {quote(folder)}", *lines, f"python -m data_prep.score_languages{systems} {given}"]
-        )
+        return "\n".join([f"mkdir -p {quote(folder)}", *lines, f"python -m data_prep.score_languages{systems} {given}"])
 
 
 def _substitute(text: str, values: Mapping[str, Any]) -> str:
