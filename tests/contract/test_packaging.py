@@ -21,11 +21,13 @@ def name_of(requirement):
     return re.split(r"[^\w.-]", requirement.strip(), maxsplit=1)[0].lower().replace("_", "-")
 
 
-def test_only_the_package_is_packaged():
-    include = [PACKAGE, f"{PACKAGE}.*"]
+def test_the_packages_and_nothing_else_are_packaged():
+    include = [PACKAGE, f"{PACKAGE}.*", "data_prep", "data_prep.*"]
     packages = set(find_packages(where=str(ROOT), include=include))
-    folders = {"/".join(name.split("/")[:-1]) for name in listed_files() if re.match(rf"{PACKAGE}/.*\.py$", name)}
-    assert packages == {folder.replace("/", ".") for folder in folders}, "a folder of the package has no __init__.py"
+    folders = {
+        "/".join(name.split("/")[:-1]) for name in listed_files() if re.match(rf"({PACKAGE}|data_prep)/.*\.py$", name)
+    }
+    assert packages == {folder.replace("/", ".") for folder in folders}, "a folder of a package has no __init__.py"
     assert f"include={include!r}".replace("'", '"') in text_of("setup.py")
 
 
