@@ -2,11 +2,12 @@
 
 import itertools
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional, Sequence, Tuple, Union
 
-PathLike = Union[str, Path]
+PathLike = Union[str, "os.PathLike[str]"]
 
 BYTE_ORDER_MARK = "\ufeff"
 # What str.splitlines or a text-mode reader takes for the end of a line, besides LF; and NUL.
