@@ -132,7 +132,7 @@ def write_corpus(
 def _write_sentences(
     out: str, seed: int, counts: Mapping[str, int], languages: List[str], progress: Callable[[int, int], None]
 ) -> List[str]:
-    """Write the sentences of every split and language; returns the names of the files."""
+    """Write a file for each split and language, and return the names of the files."""
     names = {(split, language): f"{split}.{language}" for split in counts for language in languages}
     with atomic_texts([os.path.join(out, name) for name in names.values()], "--out") as opened:
         files = dict(zip(names, opened))

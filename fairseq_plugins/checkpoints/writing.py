@@ -1,4 +1,4 @@
-"""Writing files so that a kill or a full disk leaves the previous one intact."""
+"""Write checkpoints so that a kill or a full disk leaves the previous one intact."""
 
 import os
 import re

@@ -78,10 +78,12 @@ def check_folder(folder: Path) -> None:
     """Raise ValueError where a folder to write has something in it, or is a file."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"FOLDER {folder}: is a file; valid: a new or empty folder")
-    found = sorted(file.name for file in folder.iterdir()) if folder.exists() else []
-    if found:
-        what = "a model" if DESCRIPTION in found else found[0]
-        raise ValueError(f"FOLDER {folder}: has {what} already, and nothing is replaced; valid: a new or empty folder")
+    names = sorted(file.name for file in folder.iterdir()) if folder.exists() else []
+    if names:
+        content = "a model" if DESCRIPTION in names else names[0]
+        raise ValueError(
+            f"FOLDER {folder}: has {content} already, and nothing is replaced; valid: a new or empty folder"
+        )
 
 
 def _versions() -> Dict[str, str]:

@@ -34,15 +34,15 @@ def run(folder, *command):
 
 
 def test_the_folder_reports_its_path_and_names(tmp_path, folder):
-    done = run(tmp_path, str(folder))
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = dict(line.split(None, 1) for line in done.stdout.splitlines())
+    process = run(tmp_path, str(folder))
+    assert (process.returncode, process.stderr) == (0, "")
+    lines = dict(line.split(None, 1) for line in process.stdout.splitlines())
     assert lines["--user-dir"] == str(folder)
     assert "sga_translation" in lines["--task"].split(", ")
 
 
 def test_user_dir_from_another_folder_finds_data_prep_beside_it(tmp_path, folder):
-    done = run(tmp_path, "-c", USER_DIR, str(folder))
-    assert done.returncode == 0, done.stderr
-    name, path = done.stdout.split()
+    process = run(tmp_path, "-c", USER_DIR, str(folder))
+    assert process.returncode == 0, process.stderr
+    name, path = process.stdout.split()
     assert name == "my_plugins" and path == str(folder.with_name("data_prep") / "files.py")

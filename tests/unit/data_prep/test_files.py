@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all; locks are freed by a kill; every error names its file."""
+"""Test that files and folders appear whole or not at all, and that a kill frees every lock."""
 
 import contextlib
 import errno
@@ -13,7 +13,15 @@ import time
 import pytest
 
 from data_prep import binarize, cut_vocabulary, files, nlu_folder, ted
-from data_prep.files import LockHeldError, RunLock, atomic_file, atomic_folder, atomic_path, atomic_texts, locked
+from data_prep.files import (
+    LockHeldError,
+    RunLock,
+    atomic_file,
+    atomic_folder,
+    atomic_path,
+    atomic_texts,
+    locked,
+)
 from data_prep.io import InputError
 from data_prep.toy.__main__ import main as toy
 from tests.conftest import ROOT
@@ -66,7 +74,7 @@ def test_two_writers_of_one_file_do_not_mix(tmp_path):
 
 @contextlib.contextmanager
 def full_disk(size):
-    """No file grows beyond a size: the system refuses the write as a full disk does."""
+    """Let no file grow beyond a size: the system refuses the write as a full disk does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -110,14 +118,15 @@ def test_other_errors_and_kills_keep_the_old_content(tmp_path, write_old):
 
 
 def test_a_library_that_hides_why_a_write_failed(tmp_path):
-    """As torch.save does: it raises RuntimeError."""
+    """torch.save raises a RuntimeError without the reason."""
 
     def save(file):
         with contextlib.suppress(OSError):
             file.write(bytes(100_000))
         raise RuntimeError("write failed")
 
-    with full_disk(20), pytest.raises(OSError, match="File too large") as caught, atomic_file(tmp_path / "a") as file:
+    full = pytest.raises(OSError, match="File too large")
+    with full_disk(20), full as caught, atomic_file(tmp_path / "a") as file:
         save(file)
     assert caught.value.errno == errno.EFBIG and caught.value.filename == str(tmp_path / "a")
 
@@ -133,7 +142,8 @@ def test_errors_about_inputs_are_not_renamed(tmp_path):
 def test_outputs_that_are_refused(tmp_path):
     source = write(tmp_path / "a", OLD)
     (tmp_path / "folder").mkdir()
-    for name, message in (("folder/../a", "would overwrite an input"), ("folder", "a folder"), ("b", "b: no line")):
+    messages = {"folder/../a": "would overwrite an input", "folder": "a folder", "b": "b: no line"}
+    for name, message in messages.items():
         refused(message, write_texts, [tmp_path / name], "", 0, inputs=[source])
     refused("named twice", write_texts, [tmp_path / "b", tmp_path / "folder" / ".." / "b"], "", 0)
     refused("no/b: no such folder", write_file, tmp_path / "no" / "b", b"")
@@ -274,7 +284,8 @@ def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, capsys,
     monkeypatch.setattr(fcntl, "flock", flock)
     with locked(tmp_path / "made" / "lock", "--out x"):
         pass
-    assert f"warning: --out x: {os.strerror(code)}; nothing keeps another run out" in capsys.readouterr().err
+    warning = f"warning: --out x: {os.strerror(code)}; nothing keeps another run out"
+    assert warning in capsys.readouterr().err
     assert os.listdir(tmp_path) == []
 
 
@@ -287,9 +298,8 @@ def test_a_lock_that_cannot_be_opened_is_an_error(tmp_path):
 def test_the_folder_of_a_lock_goes_if_it_was_made_for_it(tmp_path):
     with locked(tmp_path / "own" / "lock", "--out x"):
         assert [path.name for path in tmp_path.rglob("*")] == ["own", "lock"]
-        refused(
-            "--out x: another run is at work there (process ", locked(tmp_path / "own" / "lock", "--out x").__enter__
-        )
+        second = locked(tmp_path / "own" / "lock", "--out x")
+        refused("--out x: another run is at work there (process ", second.__enter__)
     assert os.listdir(tmp_path) == []
     (tmp_path / "older").mkdir()
     with locked(tmp_path / "older" / "lock", "--out x"):
@@ -312,9 +322,9 @@ def test_scripts_lock_as_the_verbs_do(tmp_path):
     assert first.stdout.readline() == "at work\n"
     assert held_by(path) == f"process {first.pid} on {os.uname().nodename}, or one that it started"
     second = run_script(path, "true")
-    said = second.communicate()
-    assert second.returncode == 1 and said[0] == ""
-    assert f"verb: error: --out x: another run is at work there (process {first.pid} on " in said[1]
+    output, errors = second.communicate()
+    assert second.returncode == 1 and output == ""
+    assert f"verb: error: --out x: another run is at work there (process {first.pid} on " in errors
     first.communicate("\n")
     assert run_script(path, "true").communicate() == ("at work\n", "")
 
@@ -325,7 +335,12 @@ def test_scripts_lock_as_the_verbs_do(tmp_path):
 def run_binarize(out):
     dictionary = out.parent / "dict.txt"
     dictionary.write_text("a 1\n")
-    binarize.main(["--pieces", str(out.parent), "--pairs", "de-en", "--dict", str(dictionary), "--output", str(out)])
+    line = f"--pieces {out.parent} --pairs de-en --dict {dictionary} --output {out}"
+    binarize.main(line.split())
+
+
+def run_ted(out):
+    ted.main(["--raw", "none", "--output", str(out), "--pairs", "de-en"])
 
 
 def run_nlu(out):
@@ -337,7 +352,7 @@ CUT = ["--checkpoint", "none.pt", "--dict", "none.txt", "--pieces", "none", "--o
 COMMANDS = {
     "toy": ("out/.lock", lambda out: toy(["--out", str(out)])),
     "binarize": ("out/.steps/binarize.lock", run_binarize),
-    "corpora": ("out/.steps/lock", lambda out: ted.main(["--raw", "none", "--output", str(out), "--pairs", "de-en"])),
+    "corpora": ("out/.steps/lock", run_ted),
     "cut_vocabulary": (".out.lock", lambda out: cut_vocabulary.main([*CUT, str(out)])),
     "nlu": (".out.lock", run_nlu),
 }
@@ -354,15 +369,16 @@ def test_a_second_run_of_a_verb_is_refused(tmp_path, capsys, name):
         file.flush()
         with pytest.raises((InputError, SystemExit)) as error:
             command(out)
-    said = f"{error.value}{capsys.readouterr().err}"
-    assert f"{out}: another run is at work there (process 17)" in said
-    assert [file for file in tmp_path.rglob("*") if file.is_file() and file.name != "dict.txt"] == [path]
+    messages = f"{error.value}{capsys.readouterr().err}"
+    assert f"{out}: another run is at work there (process 17)" in messages
+    assert set(tree(tmp_path)) - {"dict.txt"} == {lock}
 
 
 # ---- Alone. ----
 
 
 def test_neither_torch_nor_fairseq_nor_a_lock_is_needed_to_hash_and_write():
-    code = "import sys; import data_prep.files; print({'torch', 'fairseq', 'filelock'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    absent = "{'torch', 'fairseq', 'filelock'}"
+    code = f"import sys; import data_prep.files; print({absent} & set(sys.modules))"
+    output = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
+    assert output == "set()\n"

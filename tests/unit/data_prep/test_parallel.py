@@ -49,6 +49,7 @@ def write_or_fail(path):
 
 def test_the_first_error_ends_the_others_and_removes_their_unfinished_outputs(tmp_path):
     start = time.monotonic()
-    refused("--inputs: bad", for_each, write_or_fail, [tmp_path / "good", tmp_path / "bad"], 2, "files")
+    paths = [tmp_path / "good", tmp_path / "bad"]
+    refused("--inputs: bad", for_each, write_or_fail, paths, 2, "files")
     assert time.monotonic() - start < 10
     assert list(tmp_path.iterdir()) == []

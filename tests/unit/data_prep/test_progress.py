@@ -1,4 +1,4 @@
-"""What is said while a command works: on standard error, when nothing else was said for a while."""
+"""Test that progress goes to standard error, and only after a while of silence."""
 
 import logging
 import sys
@@ -13,16 +13,16 @@ from data_prep import progress
 def test_a_silent_wait_is_reported(capsys):
     with progress.heartbeat("verb", 0.1):
         time.sleep(0.5)
-    said = capsys.readouterr()
-    assert 1 <= said.err.count("verb: at work for 0 s\n") <= 5 and said.out == ""
+    streams = capsys.readouterr()
+    assert 1 <= streams.err.count("verb: at work for 0 s\n") <= 5 and streams.out == ""
 
 
-@pytest.mark.parametrize("speak", [lambda: progress.say("part"), lambda: logging.getLogger("a").warning("part")])
+@pytest.mark.parametrize("speak", [progress.say, logging.getLogger("somebody").warning])
 def test_a_talking_wait_is_not(capsys, speak):
     with progress.heartbeat("verb", 1.0):
         for _ in range(10):
             time.sleep(0.15)
-            speak()
+            speak("part")
     assert "at work" not in capsys.readouterr().err
 
 
