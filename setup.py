@@ -77,7 +77,7 @@ setup(
     license_files=["LICENSE", "NOTICE"],
     python_requires=">=3.10",
     packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*", "data_prep", "data_prep.*"]),
-    package_data={"data_prep": ["*.sh"]},
+    package_data={"fairseq_plugins": ["py.typed"], "data_prep": ["*.sh"]},
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,
     classifiers=[
