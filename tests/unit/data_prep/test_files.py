@@ -290,9 +290,10 @@ def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, capsys,
 
 
 def test_a_lock_that_cannot_be_opened_is_an_error(tmp_path):
-    (tmp_path / "lock").mkdir()
+    (tmp_path / "lock").symlink_to("elsewhere")  # another user's trap
     with pytest.raises(OSError, match="lock"), locked(tmp_path / "lock", "--out x"):
         pass
+    assert os.listdir(tmp_path) == ["lock"]
 
 
 def test_the_folder_of_a_lock_goes_if_it_was_made_for_it(tmp_path):
