@@ -27,6 +27,7 @@ REQUIREMENTS = [
     "fastBPE==0.1.0",
     "subword-nmt>=0.3.8",
     "safetensors>=0.4",
+    "filelock>=4.1",
     'gensim>=4.3; python_version < "3.14"',  # for data_prep/lexicon.sh; newer Pythons have no wheel
 ]
 
@@ -75,7 +76,8 @@ setup(
     license="MIT",
     license_files=["LICENSE", "NOTICE"],
     python_requires=">=3.10",
-    packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*"]),
+    packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*", "data_prep", "data_prep.*"]),
+    package_data={"fairseq_plugins": ["py.typed"], "data_prep": ["*.sh"]},
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,
     classifiers=[

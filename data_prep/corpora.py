@@ -8,6 +8,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 from . import cli
 from .generation_text import Collector, add_options, limits_from_args, named_splits
 from .io import InputError, PathLike, read_lines, read_parallel
+from .progress import with_progress
 from .question_generation import SEPARATOR
 
 LANGS = ("source", "target")
@@ -195,7 +196,7 @@ def read_articles(path: PathLike) -> Dict[str, str]:
 
 def collect(rows: Iterator[Row], split: str, collector: Collector, separator: str) -> None:
     """Take the rows of a split. Raises InputError: a source or an answer holds the separator that will stand between them."""
-    for row in cli.with_progress(rows, "corpora"):
+    for row in with_progress(rows, "corpora"):
         if row.answer and separator in f"{row.source} {row.answer}":
             raise InputError(f"{split}: a text holds the separator {separator!r}; valid: another --separator")
         answer = collector.normal(row.answer) if row.answer else ""

@@ -9,7 +9,8 @@ from typing import Any, Dict, Iterator, List, MutableMapping, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .io import InputError, PathLike, write_bytes
+from .files import write_bytes
+from .io import InputError, PathLike
 
 # Layout -> names of the tensors that have a row for each symbol of the dictionary. Biases of the output belong to them.
 LAYOUTS: Dict[str, "re.Pattern[str]"] = {

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from . import cli
-from .io import InputError, write_bytes
+from .files import write_bytes
+from .io import InputError
 from .nlu_conll import FORMATS, Conll
 from .nlu_layouts import LAYOUTS, QUESTIONS, RANKING, SENTENCES, TAGS, TRAIN_LANGUAGE, Layout, layout_named
 from .nlu_pieces import CodesPieces, SentencePieces, WordPieces

@@ -5,9 +5,9 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import cli
 from .io import LINE_BREAKERS, InputError
 from .nlu_sources import SPLITS, TEST, TRAIN, Source, file_of, table_lines
+from .progress import with_progress
 
 LAST, NONE = "last", "none"
 MOST_TEXTS = 2
@@ -73,7 +73,7 @@ class Table:
         if source.translated and self.translations is not None:
             yield from self.translations.rows(source)
             return
-        lines = enumerate(cli.with_progress(table_lines(source, self.csv), f"nlu {source.name}"), start=1)
+        lines = enumerate(with_progress(table_lines(source, self.csv), f"nlu {source.name}"), start=1)
         number, line = next(lines)
         first = self._cells(line, source, number)
         named = source.split in self.header

@@ -3,7 +3,8 @@
 import itertools
 from typing import Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from .io import InputError, write_bytes
+from .files import write_bytes
+from .io import InputError
 from .nlu_folder import DataBin
 from .nlu_labels import Labels, check_grade
 from .nlu_rows import NONE, Row, Table

@@ -13,8 +13,8 @@ command -v "$snakemake" >/dev/null || { echo "translator: no $snakemake; run: ma
 export PYTHONPATH=$root:$root/examples${PYTHONPATH:+:$PYTHONPATH} PYTHONWARNINGS=ignore
 
 mkdir -p "$out"
-exec 9<>"$out/.translator"
-python -c 'from data_prep import locks; locks.for_a_script()' translator 9 "OUT=$3"
+. "$root/data_prep/lock.sh"
+lock_output translator "$out/.translator" "OUT=$3"
 # Paths are settings in a file: on its command line Snakemake reads them as YAML, in which " #" would end one.
 python -c 'import json, sys; print(json.dumps(dict(zip(("source", "target", "masked_lm"), sys.argv[1:]))))' \
     "$source" "$target" "$masked_lm" >"$out/.paths.json"

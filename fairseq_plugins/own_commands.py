@@ -1,16 +1,13 @@
 """What ``python -m fairseq_plugins…`` prints: its own lines. fairseq's notes and others' warnings stay with the stock commands."""
 
 import argparse
-import contextlib
 import logging
 import os
 import sys
-import threading
-import time
 import warnings
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
-logger = logging.getLogger(__name__)
+from data_prep.progress import heartbeat
 
 PACKAGE = os.path.dirname(os.path.realpath(__file__))
 FORMAT = "%(asctime)s | %(levelname)s | %(message)s"
@@ -38,40 +35,8 @@ def log_own_lines() -> None:
 def run(parser: argparse.ArgumentParser, work: Callable[[], Any]) -> int:
     """Exit status of a command: 0, or 2 with a message where its work raises ValueError or OSError."""
     try:
-        with heartbeat():
+        with heartbeat(parser.prog):
             work()
     except (ValueError, OSError) as error:
         parser.error(str(error))
     return 0
-
-
-class _LastRecord(logging.Handler):
-    """Notes when something was logged."""
-
-    time = 0.0
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.time = time.monotonic()
-
-
-@contextlib.contextmanager
-def heartbeat(seconds: float = 20.0) -> Iterator[None]:
-    """Log that the command is still at work, whenever nothing else was logged for so long."""
-    over, seen = threading.Event(), _LastRecord()
-    start = seen.time = time.monotonic()
-
-    def beat() -> None:
-        while not over.wait(min(1.0, seconds / 2)):
-            now = time.monotonic()
-            if now - seen.time >= seconds:
-                logger.info("at work for %.0f s", now - start)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    logging.getLogger().addHandler(seen)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        logging.getLogger().removeHandler(seen)

@@ -24,7 +24,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf, overwrite_ar
 from fairseq_cli.generate import get_symbols_to_strip_from_output
 from omegaconf import OmegaConf, open_dict
 
-from .checkpoints import atomic_path
+from data_prep.files import atomic_path
+
 from .checkpoints.vocabulary import read_json
 from .compat.raw_sentences import cuts_sources, read_lines
 

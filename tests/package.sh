@@ -22,8 +22,8 @@ wheel=$(echo "$root"/dist/fairseq_plugins-*.whl) runtime=$(echo "$root"/dist/fai
 
 step "2/5 the wheels hold the files of their packages, all of them and no others"
 contents() { "$tools" -m zipfile --list "$1" | awk 'NR > 1 { print $1 }' | grep -v '\.dist-info/' | LC_ALL=C sort; }
-tracked() { (cd "$root/$1" && git ls-files --cached --others --exclude-standard "$2" | LC_ALL=C sort); }
-diff <(tracked . fairseq_plugins) <(contents "$wheel")
+tracked() { (cd "$root/$1" && shift && git ls-files --cached --others --exclude-standard "$@" | LC_ALL=C sort); }
+diff <(tracked . data_prep fairseq_plugins) <(contents "$wheel")
 diff <(tracked runtime fairseq_plugins_runtime) <(contents "$runtime")
 
 step "3/5 the wheels in empty environments: the package beside torch, the runtime without it"
@@ -34,8 +34,8 @@ quiet "$work/alone/bin/python" -m pip install "$runtime"
 
 step "4/5 fairseq-preprocess, -train, -generate with the installed plugins"
 PATH=$work/venv/bin:$PATH
-(cd "$root" && quiet python -m data_prep.toy --out "$work/text" --train 4000 --valid 50 --test 50 --langs en,de)
 cd "$work"
+quiet python -m data_prep.toy --out text --train 4000 --valid 50 --test 50 --langs en,de
 plugins=$(python -m fairseq_plugins --path)
 [ "${plugins#"$work/venv/"}" != "$plugins" ] || { echo "package: $plugins is not the installed package" >&2; exit 1; }
 python -m fairseq_plugins

@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
+from data_prep.files import atomic_path
+
 from ..own_commands import run
 from .encoders import read_encoder
 from .inspection import CheckpointError
 from .reading import PathLike
 from .vocabulary import DICTIONARY_NAME, SPECIAL, STYLES, read_languages
-from .writing import atomic_path
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,8 @@ TOP = {"__init__.py": frozenset(ARROWS), "__main__.py": frozenset(ARROWS), "tran
 TOP["own_commands.py"] = TOP["options.py"] = frozenset()
 METHODS = {"csr", *(path.parent.name for path in (ROOT / PACKAGE / "models").glob("*/__init__.py"))}
 # Outside the package: what these components may import besides the standard library (None: anything but the second).
-ONLY = {"checkpoints": {"torch", "safetensors", "numpy"}}
+ONLY = {"checkpoints": {"torch", "safetensors", "numpy", "data_prep"}}
+SHARED = ("data_prep.files.", "data_prep.progress.")  # of data_prep, what the package may import
 NEVER = {"ops": {"fairseq", "fairseq_cli"}, "checkpoints": {"fairseq", "fairseq_cli"}}
 STANDARD_LIBRARY = getattr(sys, "stdlib_module_names", frozenset())
 
@@ -75,6 +76,8 @@ def violations(source):
         where = f"{source.name}:{item.line}: {item.name}"
         if item.inside is None:
             top = item.name.split(".")[0]
+            if top == "data_prep" and not f"{item.name}.".startswith(SHARED):
+                yield f"{where}: of data_prep only files and progress"
             if top in NEVER.get(component, ()):
                 yield f"{where}: {component} must not import {top}"
             elif component in ONLY and top not in ONLY[component] and top not in STANDARD_LIBRARY:

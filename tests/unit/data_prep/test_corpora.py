@@ -11,7 +11,8 @@ import zipfile
 import pytest
 
 from data_prep import corpora, extract, iwslt14, ted, wmt14
-from data_prep.io import read_json, sha256
+from data_prep.files import sha256
+from data_prep.io import read_json
 from data_prep.segments import resolve
 from tests.unit.data_prep.files import refused, tree
 
