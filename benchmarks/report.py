@@ -100,11 +100,11 @@ def publish(
         facts: stored beside the options, such as versions of peers.
     """
     device = getattr(options, "device", torch.device("cpu"))
-    names = {*vars(options)} - {"device", *unstored}
+    stored_names = {*vars(options)} - {"device", *unstored}
     content = {
         "benchmark": name,
         "machine": describe_machine(device),
-        "options": {**{name: getattr(options, name) for name in names}, **facts},
+        "options": {**{option: getattr(options, option) for option in stored_names}, **facts},
         "results": list(rows),
     }
     RESULTS.mkdir(parents=True, exist_ok=True)

@@ -107,7 +107,7 @@ class Service:
 
     def resident_memory(self) -> float:
         """Read the resident memory, in MB."""
-        return process_memory("VmRSS", self.process.pid) / 2**20
+        return process_memory("VmRSS", str(self.process.pid)) / 2**20
 
 
 # ---- Requests. ----
