@@ -60,6 +60,9 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 RECIPES := $(VENV)-recipes
 RECIPES_TESTED := $(if $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))'),$(RECIPES)/.stamp)
 
+BENCHMARKS_ON_GPU := vocab_losses sga_training_step decoding free_decoding deltalm veco
+BENCHMARKS_ON_CPU := deployment data_path nlu_data_path csr_data_path veco_data_path
+
 .PHONY: help install quickstart recipes translator serve study test test-pythons test-cluster defects mutants tree check format docs package bench gpu results publish hydra evidence clean
 
 help:  ## list the targets
@@ -128,25 +131,14 @@ docs: $(STAMPS)/docs  ## the documentation site, docs/_build/html: any warning a
 package: $(STAMPS)/release  ## sdist and wheel into dist/, checked, installed into an empty environment and used there
 	bash tests/package.sh $(abspath $(PY))
 
-bench: $(STAMPS)/peers  ## speed and memory against peers: ratios in one run, tables and JSON in benchmarks/ (70 minutes; a quiet machine)
-	$(PY) -m benchmarks.vocab_losses $(BENCH_ARGS)
-	$(PY) -m benchmarks.sga_training_step $(BENCH_ARGS)
-	$(PY) -m benchmarks.decoding $(BENCH_ARGS)
-	$(PY) -m benchmarks.free_decoding $(BENCH_ARGS)
-	$(PY) -m benchmarks.deployment
-	$(PY) -m benchmarks.data_path
-	$(PY) -m benchmarks.nlu_data_path
-	$(PY) -m benchmarks.csr_data_path
-	$(PY) -m benchmarks.veco_data_path
-	$(PY) -m benchmarks.word_mapping
-	$(PY) -m benchmarks.cka
-	$(PY) -m benchmarks.deltalm $(BENCH_ARGS)
-	$(PY) -m benchmarks.veco $(BENCH_ARGS)
-	$(PY) -m benchmarks.memory_plan
+bench: $(STAMPS)/peers  ## speed and memory against peers: ratios in one run, tables and JSON in benchmarks/ (about an hour; a quiet machine)
+	for name in $(BENCHMARKS_ON_GPU); do $(PY) -m benchmarks.$$name $(BENCH_ARGS) || exit; done
+	for name in $(BENCHMARKS_ON_CPU); do $(PY) -m benchmarks.$$name || exit; done
 	$(PY) -m benchmarks.results
 
-gpu: $(STAMPS)/package  ## on a GPU: benchmarks, half precision against float32, largest batches (BENCH_ARGS='--minutes 10'; again: what is left)
-	$(PY) -m benchmarks.gpu $(BENCH_ARGS)
+gpu: $(STAMPS)/plots  ## on a GPU: the benchmarks that need no trained model (BENCH_ARGS='--rounds 5')
+	for name in $(BENCHMARKS_ON_GPU); do $(PY) -m benchmarks.$$name --device cuda $(BENCH_ARGS) || exit; done
+	$(PY) -m benchmarks.results
 
 results: $(STAMPS)/plots  ## rebuild docs/results and the page of benchmarks from the committed ledgers, archives and JSON
 	$(PY) -m examples.recipes.results

@@ -1,1 +1,1 @@
-"""Speed and memory against peers, as ratios within one run: ``python -m benchmarks.NAME``, or ``make bench``."""
+"""Measure speed and memory beside peers, as ratios within one run (see ``docs/benchmarks.md``)."""

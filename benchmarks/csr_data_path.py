@@ -1,50 +1,45 @@
-"""Making batches of code-switching restore on one process: our dataset against stock's language pairs with the same sentences.
+"""Compare making batches of code-switching restore with stock language pairs.
 
     python -m benchmarks.csr_data_path [--rows 20000] [--rounds 5]
-    python -m benchmarks.csr_data_path --data BIN --pair en-de --langs en,de,fr,es --lexicon DIR --sentencepiece-model MODEL
 
-Both have the same sentences in the same batches, through the iterator of the stock mBART task (``EpochBatchIterator`` and torch's
-loader without workers): for the peer every sentence is its own translation. Made sentences hold random words, every one of which
-has candidates, so that as much is replaced as can be. Making the batches, and finding the words at the start, are not timed.
+Both have the same sentences in the same batches, in one process, through the iterator of the
+stock mBART task (``EpochBatchIterator`` and torch's loader without workers); for the peer each
+sentence is its own translation. The sentences hold random words, and each word has candidates, so
+that as much is replaced as possible. Forming the batches, and finding the words at the start, are
+not timed.
 """
 
 import argparse
 import tempfile
+from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 import torch
 from fairseq.data import Dictionary, FairseqDataset
-from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
-from fairseq.data.iterators import EpochBatchIterator
 from fairseq.tasks.translation import load_langpair_dataset
 
 from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset, Switching
 from fairseq_plugins.data.csr_entries import Entries
 from fairseq_plugins.data.csr_text import TextBuilder
 from fairseq_plugins.data.csr_words import MARK, piece_table
-from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig, CodeSwitchingRestoreTask
 
-from . import measure, report
+from . import report
+from .datasets import SEED, run_epoch, write_rows
+from .measure import time_side_by_side
+from .report import SPREAD, Column
 
 LANGUAGES = ("en", "de")
+PEER, OURS = "stock LanguagePairDataset", "code_switching_restore"
 WORDS, PIECES, CANDIDATES, KINDS = (5, 35), (1, 3), 5, 5000
-"""Made sentences: fewest and most words of a sentence, pieces of a word; candidates of a word, different words."""
+"""Fewest and most words of a sentence, pieces of a word; candidates per word; distinct words."""
 
-RATIO, SPAN, SEED = 0.35, 3.5, 1
-
-
-class Made(NamedTuple):
-    """A pair of datasets with the same sentences, and the batches of both."""
-
-    restore: CodeSwitchingDataset
-    stock: FairseqDataset
-    batches: List[np.ndarray]
+RATIO, SPAN = 0.35, 3.5
 
 
-class KnownPieces:
-    """Cuts words into pieces that are given.
+class FixedEncoder:
+    """Encodes words by a table of their pieces.
 
     Args:
         pieces: word -> ids.
@@ -54,15 +49,15 @@ class KnownPieces:
         self.pieces = pieces
 
     def normal(self, word: str) -> str:
-        """The word."""
+        """Return the word."""
         return word
 
     def encode(self, words: Sequence[str], marked: bool) -> List[Optional[List[int]]]:
-        """Ids of each word's pieces."""
+        """Return the ids of each word's pieces."""
         return [self.pieces[word] for word in words]
 
 
-class Rows(FairseqDataset):
+class RowDataset(FairseqDataset):
     """Rows of ids in memory."""
 
     def __init__(self, rows: Sequence[Sequence[int]]):
@@ -75,68 +70,72 @@ class Rows(FairseqDataset):
         return len(self.rows)
 
 
-def made_sentences(rows: int, vocab: int) -> CodeSwitchingDataset:
-    """Random sentences of two languages with candidates for every word."""
-    generator = np.random.default_rng(1)
+def build_dictionary(vocab: int) -> Dictionary:
+    """Build a dictionary of ``vocab`` pieces that begin a word and ``vocab`` that continue one."""
     symbols = Dictionary()
-    for number in range(vocab):
-        symbols.add_symbol(f"{MARK}a{number}")
-    for number in range(vocab):
-        symbols.add_symbol(f"b{number}")
-    lengths = generator.integers(PIECES[0], PIECES[1], KINDS, endpoint=True).tolist()
-    first = symbols.nspecial
-    words = [
-        [int(first + generator.integers(vocab)), *(first + vocab + generator.integers(vocab, size=length - 1)).tolist()]
-        for length in lengths
-    ]
-    names = ["".join(symbols[piece] for piece in word).replace(MARK, "") for word in words]
-    entries = Entries(KnownPieces(dict(zip(names, words))))
+    for prefix in (f"{MARK}a", "b"):
+        for number in range(vocab):
+            symbols.add_symbol(f"{prefix}{number}")
+    return symbols
+
+
+def draw_words(
+    symbols: Dictionary,
+    vocab: int,
+    generator: np.random.Generator,
+) -> Dict[str, List[int]]:
+    """Draw ``KINDS`` words; returns their text and their pieces."""
+    begin, follow = symbols.nspecial, symbols.nspecial + vocab
+    words = []
+    for length in generator.integers(*PIECES, KINDS, endpoint=True).tolist():
+        first = int(begin + generator.integers(vocab))
+        words.append([first, *(follow + generator.integers(vocab, size=length - 1)).tolist()])
+    return {"".join(symbols[piece] for piece in word).replace(MARK, ""): word for word in words}
+
+
+def draw_texts(
+    words: List[List[int]],
+    rows: int,
+    generator: np.random.Generator,
+) -> List[List[int]]:
+    """Draw sentences; frequent words follow Zipf's law."""
+    ranks = generator.zipf(1.3, (rows, WORDS[1])) % len(words)
+    counts = generator.integers(*WORDS, rows, endpoint=True)
+    texts = []
+    for row, count in zip(ranks.tolist(), counts.tolist()):
+        texts.append([piece for rank in row[:count] for piece in words[rank]])
+    return texts
+
+
+def build_restore(rows: int, vocab: int) -> CodeSwitchingDataset:
+    """Build random sentences of two languages with candidates for each word."""
+    generator = np.random.default_rng(SEED)
+    symbols = build_dictionary(vocab)
+    words = draw_words(symbols, vocab, generator)
+    names = list(words)
+    entries = Entries(FixedEncoder(words))
     special = [symbols.bos(), symbols.pad(), symbols.eos()]
-    builder = TextBuilder(symbols.symbols, piece_table(symbols.symbols, symbols.unk(), special), special)
+    builder = TextBuilder(symbols.symbols, piece_table(symbols.symbols, symbols.unk(), special))
     for language in LANGUAGES:
-        chosen = generator.integers(KINDS, size=(KINDS, CANDIDATES))
-        entries.use({name: [names[other] for other in row] for name, row in zip(names, chosen.tolist())})
-        drawn = generator.zipf(1.3, (rows, WORDS[1])) % KINDS
-        counts = generator.integers(*WORDS, rows, endpoint=True)
-        texts = [
-            [*(piece for word in row[:count] for piece in words[word]), symbols.eos()]
-            for row, count in zip(drawn.tolist(), counts.tolist())
-        ]
-        builder.add([Rows(texts)], symbols.add_symbol(f"[{language}]"), entries)
+        candidates = generator.integers(len(names), size=(len(names), CANDIDATES)).tolist()
+        entries.use({name: [names[n] for n in row] for name, row in zip(names, candidates)})
+        texts = draw_texts(list(words.values()), rows, generator)
+        dataset = RowDataset([[*text, symbols.eos()] for text in texts])
+        builder.add([dataset], symbols.add_symbol(f"[{language}]"), entries)
     text = builder.build(entries.table(), RATIO)
-    return CodeSwitchingDataset(text, [rows] * len(LANGUAGES), Switching(RATIO, SPAN, SEED), symbols)
+    switching = Switching(RATIO, SPAN, SEED)
+    return CodeSwitchingDataset(text, [rows] * len(LANGUAGES), switching, symbols)
 
 
-def read_sentences(options: argparse.Namespace) -> CodeSwitchingDataset:
-    """Sentences of a data-bin."""
-    source, target = options.pair.split("-")
-    cfg = CodeSwitchingRestoreConfig(
-        data=options.data,
-        source_lang=source,
-        target_lang=target,
-        langs=options.langs,
-        lexicon=options.lexicon,
-        sentencepiece_model=options.sentencepiece_model,
-    )
-    cfg.seed, cfg.train_subset = SEED, "train"
-    task: Any = CodeSwitchingRestoreTask.setup_task(cfg)
-    task.load_dataset("train", epoch=1)
-    dataset: CodeSwitchingDataset = task.dataset("train")
-    return dataset
-
-
-def stock_pairs(folder: Path, restore: CodeSwitchingDataset) -> FairseqDataset:
-    """The same sentences as a memory-mapped pair, every one its own translation, with a language's id at the end."""
+def build_pairs(folder: Path, restore: CodeSwitchingDataset) -> FairseqDataset:
+    """Build memory-mapped stock pairs of each sentence with itself, a language id at the end."""
     symbols = Dictionary()
     while len(symbols) <= int(restore.text.tokens.max()):
         symbols.add_symbol(f"p{len(symbols)}")
-    symbols.add_symbol("[xx]"), symbols.add_symbol("[yy]")
     for side in ("xx", "yy"):
-        prefix = str(folder / f"train.xx-yy.{side}")
-        builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
-        for item in range(len(restore)):
-            builder.add_item(restore[item]["target"][:-1])
-        builder.finalize(f"{prefix}.idx")
+        symbols.add_symbol(f"[{side}]")
+        rows = (restore[number]["target"][:-1] for number in range(len(restore)))
+        write_rows(folder / f"train.xx-yy.{side}", rows)
     return load_langpair_dataset(
         *(str(folder), "train", "xx", symbols, "yy", symbols),
         combine=False,
@@ -150,25 +149,18 @@ def stock_pairs(folder: Path, restore: CodeSwitchingDataset) -> FairseqDataset:
     )
 
 
-def run(dataset: FairseqDataset, batches: Sequence[np.ndarray]) -> int:
-    """An epoch; returns the tokens of the targets."""
-    iterator = EpochBatchIterator(dataset, collate_fn=dataset.collater, batch_sampler=batches, seed=SEED)
-    return sum(int(batch["ntokens"]) for batch in iterator.next_epoch_itr())
-
-
-def compare(options: argparse.Namespace) -> List[Dict[str, Any]]:
-    """Rows of the table."""
-    restore = read_sentences(options) if options.data else made_sentences(options.rows, options.vocab)
+def measure(options: argparse.Namespace) -> List[Dict[str, Any]]:
+    """Return one row per batch size and dataset."""
+    torch.set_num_threads(1)
+    restore = build_restore(options.rows, options.vocab)
+    tokens = int(restore.lengths.sum())
+    results = []
     with tempfile.TemporaryDirectory(prefix="csr-") as folder:
-        stock = stock_pairs(Path(folder), restore)
-        results = []
+        datasets = {PEER: build_pairs(Path(folder), restore), OURS: restore}
         for size in options.max_tokens:
             batches = restore.batch_by_size(restore.ordered_indices(), max_tokens=size)
-            cases = {"stock LanguagePairDataset": stock, "code_switching_restore": restore}
-            calls = {name: (lambda case=case, batches=batches: run(case, batches)) for name, case in cases.items()}
-            timings = measure.time_side_by_side(calls, options.rounds, torch.device("cpu"))
-            base = timings["stock LanguagePairDataset"]
-            tokens = int(restore.lengths.sum())
+            calls = {name: partial(run_epoch, rows, batches) for name, rows in datasets.items()}
+            timings = time_side_by_side(calls, options.rounds)
             results += [
                 {
                     "variant": name,
@@ -177,7 +169,7 @@ def compare(options: argparse.Namespace) -> List[Dict[str, Any]]:
                     "batches": len(batches),
                     "milliseconds_per_batch": round(1e3 * timing.median / len(batches), 3),
                     "tokens_per_s": round(tokens / timing.median),
-                    "time_ratio": [round(value, 3) for value in timing.ratio_to(base)],
+                    "time_ratio": timing.ratio_to(timings[PEER]).rounded(),
                 }
                 for name, timing in timings.items()
             ]
@@ -185,44 +177,28 @@ def compare(options: argparse.Namespace) -> List[Dict[str, Any]]:
 
 
 def render(content: Dict[str, Any]) -> str:
-    """The table of one machine."""
-    rows = [
-        [
-            row["variant"],
-            f"{row['max_tokens']:,}",
-            f"{row['sentences'] / row['batches']:.1f}",
-            f"{row['milliseconds_per_batch']:.2f}",
-            f"{row['tokens_per_s']:,}",
-            f"{row['time_ratio'][0]:.2f} ({row['time_ratio'][1]:.2f} to {row['time_ratio'][2]:.2f})",
-        ]
-        for row in content["results"]
+    """Make the table of one machine."""
+    columns = [
+        Column("data", "variant"),
+        Column("--max-tokens", "max_tokens", "{:,}"),
+        Column("sentences a batch", lambda row: row["sentences"] / row["batches"], "{:.1f}"),
+        Column("ms a batch", "milliseconds_per_batch", "{:.2f}"),
+        Column("tokens/s", "tokens_per_s", "{:,}"),
+        Column("time ratio (range)", "time_ratio", SPREAD),
     ]
-    columns = ["data", "--max-tokens", "sentences a batch", "ms a batch", "tokens/s", "time ratio (range)"]
-    return report.table(columns, rows)
+    return report.table(columns, content["results"])
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=20000, help="made sentences of each language")
-    parser.add_argument("--vocab", type=int, default=4000, help="pieces that begin a word, and as many that go on")
-    parser.add_argument("--data", help="data-bin of a pair, with --pair, --langs, --lexicon and --sentencepiece-model")
-    parser.add_argument("--pair", default="en-de", help="its languages")
-    parser.add_argument("--langs", default="en,de", help="languages of the model")
-    parser.add_argument("--lexicon", default="", help="folder or files, as the task reads them")
-    parser.add_argument("--sentencepiece-model", default="", help="of the data-bin")
-    parser.add_argument("--max-tokens", type=int, nargs="+", default=[1024, 4096], help="of a batch")
-    parser.add_argument("--rounds", type=int, default=5, help="timed rounds")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    results = compare(options)
-    shown = {
-        key: Path(value).name if key in ("data", "lexicon", "sentencepiece_model") and value else value
-        for key, value in vars(options).items()
-    }
-    path = report.write("csr_data_path", torch.device("cpu"), shown, results)
-    print(render({"results": results}))
-    measure.say(f"wrote {path.relative_to(report.RESULTS.parent.parent)}")
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    """Run the command line."""
+    parser = report.build_parser(__doc__, rounds=5)
+    parser.add_argument("--rows", type=int, default=20000, help="sentences of each language")
+    text = "pieces that begin a word, and pieces that continue one"
+    parser.add_argument("--vocab", type=int, default=4000, help=text)
+    text = "tokens of a batch; several sizes are allowed"
+    parser.add_argument("--max-tokens", type=int, nargs="+", default=[1024, 4096], help=text)
+    options = parser.parse_args(argv)
+    report.publish("csr_data_path", options, measure(options), render)
 
 
 if __name__ == "__main__":

@@ -1,81 +1,71 @@
-"""Making batches on one process: span corruption of blocks and of pairs against fairseq's denoising of the same blocks.
+"""Compare making batches of span corruption with fairseq's denoising of the same blocks.
 
     python -m benchmarks.data_path [--tokens 200000] [--vocab 250002] [--rounds 5]
 
-Dataset and collater, text already in memory. Blocks of whole sentences up to 512 tokens, 15 % corrupted, mean span 3; the peer is
-``DenoisingDataset`` with ``--mask 0.15 --mask-length span-poisson --poisson-lambda 3 --replace-length 1`` on the very same blocks.
-Pairs of two sentences each, half of their tokens corrupted; there is no stock peer. Ratios are of the time a token, by uncorrupted
-tokens.
+Dataset and collater in one process, text already in memory. Blocks of whole sentences up to 512
+tokens, 15 % corrupted, mean span 3; the peer is ``DenoisingDataset`` with ``--mask 0.15
+--mask-length span-poisson --poisson-lambda 3 --replace-length 1`` on the same blocks. Pairs of
+two sentences each, half of their tokens corrupted, have no stock peer. Ratios are those of the
+time per uncorrupted token.
 """
 
 import argparse
-from functools import partial
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
-from fairseq.data import DenoisingDataset, Dictionary, FairseqDataset, PrependTokenDataset
+from fairseq.data import DenoisingDataset, Dictionary, PrependTokenDataset
 from torch import Tensor
 
 from fairseq_plugins.data.sentinels import find_sentinels
 from fairseq_plugins.data.span_corruption_dataset import SpanCorruption, SpanCorruptionDataset
 from fairseq_plugins.data.text_streams import SentenceBlocks, SentencePairs
 
-from . import measure, report
-from .systems import dictionary
+from . import report
+from .datasets import SEED, Case, compare_cases, item_columns
+from .report import Column
+from .systems import build_dictionary
 
 BLOCK, MEAN_SPAN, SENTINELS = 512, 3.0, 120
 BLOCK_RATIO, PAIR_RATIO = 0.15, 0.5
 SHORTEST, LONGEST = 10, 40  # tokens of a sentence
-PEER, BLOCKS, PAIRS = "blocks, stock denoising", "blocks, span corruption", "pairs, span corruption"
+PEER = "blocks, stock denoising"
 
 
-class Case(NamedTuple):
-    """A dataset, how many of its items make a batch, and the uncorrupted tokens of all its items."""
-
-    dataset: FairseqDataset
-    batch: int
-    tokens: int
-
-    def run(self) -> int:
-        """Every item once, in batches; returns the number of tokens in the targets."""
-        total = 0
-        for start in range(0, len(self.dataset), self.batch):
-            stop = min(start + self.batch, len(self.dataset))
-            total += self.dataset.collater([self.dataset[index] for index in range(start, stop)])["ntokens"]
-        return total
-
-
-def sentences(symbols: Dictionary, tokens: int, seed: int) -> List[Tensor]:
-    """Random sentences with their ``</s>``, about ``tokens`` in all."""
-    generator = torch.Generator().manual_seed(seed)
+def draw_sentences(symbols: Dictionary, tokens: int) -> List[Tensor]:
+    """Draw sentences with their ``</s>``, about ``tokens`` in all."""
+    generator = torch.Generator().manual_seed(SEED)
     count = 2 * tokens // (SHORTEST + LONGEST)
     lengths = torch.randint(SHORTEST, LONGEST + 1, (count,), generator=generator).tolist()
     eos = torch.tensor([symbols.eos()])
-    last = symbols.index("<mask>")
-    pieces = [torch.randint(symbols.nspecial, last, (length - 1,), generator=generator) for length in lengths]
-    return [torch.cat([piece, eos]) for piece in pieces]
+    first, last = symbols.nspecial, symbols.index("<mask>")
+    rows = [torch.randint(first, last, (length - 1,), generator=generator) for length in lengths]
+    return [torch.cat([row, eos]) for row in rows]
 
 
-def cases(options: argparse.Namespace) -> Dict[str, Case]:
-    """The three datasets; the first two hold the same blocks."""
-    symbols = dictionary(options.vocab)
-    corruption = SpanCorruption(MEAN_SPAN, find_sentinels(symbols, "<extra_id_{}>", SENTINELS), seed=1)
-    text = sentences(symbols, options.tokens, 1)
-    sizes = [len(row) for row in text]
-    blocks = SentenceBlocks(text, sizes, BLOCK, "complete", symbols.pad(), symbols.eos(), BLOCK_RATIO)
+def build_cases(options: argparse.Namespace) -> Dict[str, Case]:
+    """Build the three datasets; the first two hold the same blocks."""
+    symbols = build_dictionary(options.vocab)
+    sentinels = find_sentinels(symbols, "<extra_id_{}>", SENTINELS)
+    corruption = SpanCorruption(MEAN_SPAN, sentinels, seed=SEED)
+    text = draw_sentences(symbols, options.tokens)
+    sizes = [len(sentence) for sentence in text]
+    edges = (symbols.pad(), symbols.eos())
+    blocks = SentenceBlocks(text, sizes, BLOCK, "complete", *edges, BLOCK_RATIO)
     half = len(text) // 2
     sides = (text[:half], text[half : 2 * half])
     pairs = SentencePairs(sides, [[len(row) for row in side] for side in sides], PAIR_RATIO)
-    whole, many = options.batch_tokens // BLOCK, options.batch_tokens // (SHORTEST + LONGEST)
+    per_block = options.batch_tokens // BLOCK
+    per_pair = options.batch_tokens // (SHORTEST + LONGEST)
+    corrupted = [SpanCorruptionDataset([stream], symbols, corruption) for stream in (blocks, pairs)]
     return {
-        PEER: Case(denoising(blocks, symbols), whole, sum(sizes)),
-        BLOCKS: Case(SpanCorruptionDataset([blocks], symbols, corruption), whole, sum(sizes)),
-        PAIRS: Case(SpanCorruptionDataset([pairs], symbols, corruption), many, sum(sizes[: 2 * half])),
+        PEER: Case(build_denoising(blocks, symbols), per_block, sum(sizes)),
+        "blocks, span corruption": Case(corrupted[0], per_block, sum(sizes)),
+        "pairs, span corruption": Case(corrupted[1], per_pair, sum(sizes[: 2 * half])),
     }
 
 
-def denoising(blocks: SentenceBlocks, symbols: Dictionary) -> DenoisingDataset:
-    """fairseq's, set to the same share and mean length."""
+def build_denoising(blocks: SentenceBlocks, symbols: Dictionary) -> DenoisingDataset:
+    """Build fairseq's dataset with the same corrupted share and mean span."""
     return DenoisingDataset(
         PrependTokenDataset(blocks.blocks, symbols.bos()),
         blocks.blocks.sizes,
@@ -83,7 +73,7 @@ def denoising(blocks: SentenceBlocks, symbols: Dictionary) -> DenoisingDataset:
         mask_idx=symbols.index("<mask>"),
         mask_whole_words=None,
         shuffle=False,
-        seed=1,
+        seed=SEED,
         mask=BLOCK_RATIO,
         mask_random=0.0,
         insert=0.0,
@@ -96,58 +86,30 @@ def denoising(blocks: SentenceBlocks, symbols: Dictionary) -> DenoisingDataset:
     )
 
 
-def compare(options: argparse.Namespace) -> List[Dict[str, Any]]:
-    """Rows of the table."""
-    found = cases(options)
-    calls = {name: partial(Case.run, case) for name, case in found.items()}
-    timings = measure.time_side_by_side(calls, options.rounds, torch.device("cpu"))
-    rows = []
-    for name, case in found.items():
-        seconds = timings[name].median
-        scale = found[PEER].tokens / case.tokens
-        rows.append(
-            {
-                "variant": name,
-                "items_per_s": round(len(case.dataset) / seconds, 1),
-                "tokens_per_s": round(case.tokens / seconds),
-                "microseconds_per_item": round(1e6 * seconds / len(case.dataset), 1),
-                "time_ratio": [round(scale * value, 3) for value in timings[name].ratio_to(timings[PEER])],
-                "target_tokens": case.run(),
-            }
-        )
-    return rows
+def measure(options: argparse.Namespace) -> List[Dict[str, Any]]:
+    """Return one row per dataset."""
+    torch.set_num_threads(1)
+    cases = build_cases(options)
+    rows = compare_cases(cases, PEER, options.rounds)
+    return [{**row, "target_tokens": cases[row["variant"]].run()} for row in rows]
 
 
 def render(content: Dict[str, Any]) -> str:
-    """The table of one machine."""
-    rows = [
-        [
-            row["variant"],
-            f"{row['items_per_s']:,.0f}",
-            f"{row['tokens_per_s']:,}",
-            f"{row['microseconds_per_item']:,.0f}",
-            f"{row['time_ratio'][0]:.2f} ({row['time_ratio'][1]:.2f} to {row['time_ratio'][2]:.2f})",
-            f"{row['target_tokens']:,}",
-        ]
-        for row in content["results"]
-    ]
-    columns = ["data", "items/s", "tokens/s", "µs an item", "time ratio a token (range)", "target tokens"]
-    return report.table(columns, rows)
+    """Make the table of one machine."""
+    columns = [Column("data", "variant"), *item_columns(digits=0)]
+    columns.append(Column("target tokens", "target_tokens", "{:,}"))
+    return report.table(columns, content["results"])
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    """Run the command line."""
+    parser = report.build_parser(__doc__, rounds=5)
     parser.add_argument("--tokens", type=int, default=200000, help="tokens of the text")
-    parser.add_argument("--batch-tokens", type=int, default=8192, help="uncorrupted tokens of a batch")
+    text = "uncorrupted tokens of a batch"
+    parser.add_argument("--batch-tokens", type=int, default=8192, help=text)
     parser.add_argument("--vocab", type=int, default=250002, help="V")
-    parser.add_argument("--rounds", type=int, default=5, help="timed rounds")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    results = compare(options)
-    path = report.write("data_path", torch.device("cpu"), vars(options), results)
-    print(render({"results": results}))
-    measure.say(f"wrote {path.relative_to(report.RESULTS.parent.parent)}")
+    options = parser.parse_args(argv)
+    report.publish("data_path", options, measure(options), render)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,30 @@
-"""Decoding on a CPU as models are deployed, at base size: exported graphs beside this package's generators and CTranslate2.
+"""Compare decoding on a CPU as models are deployed: exported graphs beside CTranslate2.
 
-    python -m benchmarks.deployment [--vocab 32000] [--layers 12] [--rounds 20] [--batch 32] [--threads 2]
+    python -m benchmarks.deployment [--vocab 32000] [--rounds 20] [--batch 32] [--threads 2]
 
-Random weights, sources of 24 tokens, outputs forced to 25. SGA: alignment alone, and with 3 denoising passes. AT: stock
-transformers with as many encoder layers, and as many or one decoder layer, greedy and with beam 5. Batch 1 (median and 95th
-percentile over the rounds) and one large batch; every system runs once per round, in one process. Model only: ids in, ids out.
+Exported graphs beside this package's generators and CTranslate2. Random weights, sources of 24
+tokens, outputs forced to 25. SGA: alignment alone, and with 3 denoising passes. AT: stock
+transformers with as many encoder layers, and as many or one decoder layer, greedy and with beam
+5. Batch 1 (median and 95th percentile over the rounds) and one large batch; each system runs once
+per round, in one process. Model only: ids in, ids out.
 """
 
 import argparse
+import json
+import os
+import shutil
 import tempfile
 from argparse import Namespace
 from functools import partial
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 from fairseq.data import Dictionary
 
+import fairseq_plugins  # noqa: F401  (registers what a checkpoint's options may name)
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
 from fairseq_plugins.export import command, folder, slots
 from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
@@ -25,43 +32,136 @@ from fairseq_plugins_runtime.folder import Folder
 from fairseq_plugins_runtime.sessions import own_process
 from fairseq_plugins_runtime.translator import DECODERS
 
-from . import deployed, measure, report
-from .systems import Sizes, autoregressive, batch, dictionary, sga
+from . import report
+from .measure import CPU, percentile, time_side_by_side
+from .report import Column
+from .systems import (
+    Sizes,
+    add_sizes,
+    build_dictionary,
+    build_sga,
+    build_transformer,
+    make_even_batch,
+    transformer_options,
+)
 
 SOURCE, TARGET = 24, 25
 PASSES = (0, 3)
 BEAMS = (1, 5)
+PRECISIONS = {"float32": [], "int8": ["--int8"]}
+"""Precision of exported weights -> options of ``export``."""
 
 Decode = Callable[[int], Any]
 """(sentences) -> outputs."""
 
 
-def systems(sizes: Sizes, place: Path, threads: int) -> Iterator[Tuple[str, Decode, int]]:
-    """Name, decoding, and bytes on disk of each system; files are written below ``place``."""
-    symbols = dictionary(sizes.vocab)
-    yield from sga_systems(sizes, symbols, place, threads)
+class System(NamedTuple):
+    """A model and one way to decode with it.
+
+    Attributes:
+        name: row of the table.
+        decode: decodes that many copies of the source.
+        size: bytes on disk.
+    """
+
+    name: str
+    decode: Decode
+    size: int
+
+
+# ---- Shared with deployment_trained. ----
+
+
+def folder_size(path: Path) -> int:
+    """Sum the bytes of the files of a folder."""
+    return sum(file.stat().st_size for file in path.iterdir())
+
+
+def open_ctranslate2(
+    checkpoint: Path,
+    data: Path,
+    precision: str,
+    threads: int,
+    place: Path,
+) -> Tuple[Any, int]:
+    """Convert a checkpoint for CTranslate2.
+
+    Args:
+        checkpoint: of a stock transformer.
+        data: folder of its dictionaries.
+        precision: of the stored weights.
+        threads: threads of a translation.
+        place: folder that the converted model is written below; an existing one is used.
+
+    Returns:
+        The translator, and the bytes of the model on disk.
+    """
+    import ctranslate2
+
+    path = place / f"ctranslate2-{precision}"
+    # Its loader wants a permission to read the configuration beside the tensors of this file.
+    trusted = {"unsafe_deserialization": True}
+    converter = ctranslate2.converters.FairseqConverter(str(checkpoint), str(data), **trusted)
+    if not path.exists():
+        converter.convert(str(path), quantization=precision)
+    settings = {"compute_type": precision, "intra_threads": threads, "inter_threads": 1}
+    return ctranslate2.Translator(str(path), device="cpu", **settings), folder_size(path)
+
+
+def describe_versions() -> Dict[str, str]:
+    """Return the versions of the peers, and if the processor has products of 8 bits (VNNI)."""
+    versions = {name: metadata.version(name) for name in ("onnxruntime", "ctranslate2")}
+    file = Path("/proc/cpuinfo")
+    flags = file.read_text(encoding="utf-8") if file.exists() else ""
+    return {**versions, "vnni": "yes" if "vnni" in flags else "no"}
+
+
+# ---- Systems. ----
+
+
+def build_systems(sizes: Sizes, place: Path, threads: int) -> Iterator[System]:
+    """Build all systems; files are written below ``place``."""
+    symbols = build_dictionary(sizes.vocab)
+    yield from build_sga_systems(sizes, symbols, place, threads)
     for layers in (sizes.layers, 1):
-        yield from at_systems(sizes, symbols, layers, place / f"at-{layers}", threads)
+        path = place / f"at-{layers}"
+        yield from build_at_systems(sizes, symbols, layers, path, threads)
 
 
-def sga_systems(sizes: Sizes, symbols: Dictionary, place: Path, threads: int) -> Iterator[Tuple[str, Decode, int]]:
-    """SGA by the generator of this package, with and without packed weights, and exported."""
-    model = sga(sizes, torch.device("cpu"))
-    size = sum(one.numel() * one.element_size() for one in model.parameters())
-    packed = sga(sizes, torch.device("cpu"))
-    packed.pack_weights()
-    for name, one in (("torch", model), ("torch, packed", packed)):
+def build_sga_systems(
+    sizes: Sizes,
+    symbols: Dictionary,
+    place: Path,
+    threads: int,
+) -> Iterator[System]:
+    """Build SGA with the generator of this package, and exported."""
+    model = build_sga(sizes, CPU)
+    size = sum(part.numel() * part.element_size() for part in model.parameters())
+    for passes in PASSES:
+        options = IterationOptions(max_iter=passes, adaptive=False)
+        decode = partial(decode_torch, model, SGAGenerator(symbols, options), sizes.vocab)
+        yield System(f"SGA, {passes} passes, torch", decode, size)
+    for precision in PRECISIONS:
+        exported = place / f"sga-{precision}"
+        if not exported.exists():
+            export_sga(model, symbols, exported, precision)
         for passes in PASSES:
-            generator = SGAGenerator(symbols, IterationOptions(max_iter=passes, adaptive=False))
+            path = copy_with_search(exported, f"{passes}-passes", max_iter=passes, adaptive=False)
+            decode = open_runtime(path, source_ids(sizes), threads)
+            name = f"SGA, {passes} passes, onnxruntime {precision}"
+            yield System(name, decode, folder_size(exported))
 
-            def decode(count: int, model: Any = one, generator: Any = generator) -> Any:
-                return generator.generate(
-                    [model], batch(torch.full((count,), SOURCE), sizes.vocab, torch.device("cpu"))
-                )
 
-            yield f"SGA, {passes} passes, {name}", decode, size
+def decode_torch(model: Any, generator: SGAGenerator, vocab: int, sentences: int) -> Any:
+    """Decode with the generator of this package."""
+    return generator.generate([model], make_even_batch(sentences, SOURCE, vocab, CPU))
+
+
+def export_sga(model: Any, symbols: Dictionary, path: Path, precision: str) -> None:
+    """Export a model that has no checkpoint and no pieces."""
     ids = {"bos": symbols.bos(), "pad": symbols.pad(), "eos": symbols.eos(), "unk": symbols.unk()}
-    pair = {"source": "a", "target": "b", "source_prefix": [0], "source_suffix": [2], "target_prefix": []}
+    pair = {"source": "a", "target": "b"}
+    pair.update(source_prefix=[0], source_suffix=[2], target_prefix=[])
     description = {
         "vocabulary": {"source": "vocabulary.txt", "target": "vocabulary.txt"},
         "pieces": None,
@@ -72,149 +172,153 @@ def sga_systems(sizes: Sizes, symbols: Dictionary, place: Path, threads: int) ->
         "search": {"max_iter": 0, "adaptive": False},
         "slots": slots.describe(model),
     }
-    vocabulary = "".join(f"{symbol}\n" for symbol in symbols.symbols)
-    for precision in ("float32", "int8"):
-        made = place / f"sga-{precision}"
-        if not made.exists():
-            graphs, files = slots.graphs(model), {"vocabulary.txt": vocabulary}
-            folder.write(made, folder.Content("slots", "sga", model, graphs, files, description), precision == "int8")
-        for passes in PASSES:
-            variant = deployed.variant(made, f"{passes}-passes", max_iter=passes, adaptive=False)
-            yield (
-                f"SGA, {passes} passes, onnxruntime {precision}",
-                runtime(variant, sizes, threads),
-                deployed.size(made),
-            )
+    files = {"vocabulary.txt": "".join(f"{symbol}\n" for symbol in symbols.symbols)}
+    graphs = slots.graphs(model)
+    content = folder.Content("slots", "sga", model, graphs, files, description)
+    folder.write(path, content, precision == "int8")
 
 
-def at_systems(
-    sizes: Sizes, symbols: Dictionary, layers: int, place: Path, threads: int
-) -> Iterator[Tuple[str, Decode, int]]:
-    """A stock transformer by CTranslate2, and exported."""
+def build_at_systems(
+    sizes: Sizes,
+    symbols: Dictionary,
+    layers: int,
+    place: Path,
+    threads: int,
+) -> Iterator[System]:
+    """Build a stock transformer with CTranslate2, and exported."""
     checkpoint = write_transformer(sizes, symbols, layers, place)
+    name = f"AT {sizes.layers}+{layers}"
+    ids = source_ids(sizes)
+    ids[:, 0] = ids[:, 1]  # a stock transformer reads no <s>
+    words = [symbols.symbols[number] for number in source_ids(sizes)[0, :-1]]
     forced = ["--min-len", str(TARGET - 1), "--max-len-a", "0", "--max-len-b", str(TARGET - 1)]
-    for precision in ("float32", "int8"):
-        name = f"AT {sizes.layers}+{layers}"
-        made = place / precision
-        line = [str(checkpoint), str(made), "--data", str(place), "--beam", "1", *forced]
-        if not made.exists() and command.main([*line, *(["--int8"] if precision == "int8" else [])]):
+    for precision, options in PRECISIONS.items():
+        exported = place / precision
+        line = [str(checkpoint), str(exported), "--data", str(place), "--beam", "1", *forced]
+        if not exported.exists() and command.main([*line, *options]):
             raise SystemExit(f"benchmarks.deployment: {name} was not exported")
-        peer, bytes_of_peer = deployed.ctranslate2_of(checkpoint, place, precision, threads, place)
-        words = [symbols.symbols[number] for number in source_ids(sizes, 1)[0, :-1]]
+        peer, size = open_ctranslate2(checkpoint, place, precision, threads, place)
         for beam in BEAMS:
             search = "greedy" if beam == 1 else f"beam {beam}"
-            length = {"min_decoding_length": TARGET, "max_decoding_length": TARGET, "beam_size": beam}
+            decode: Decode = partial(decode_ctranslate2, peer, words, beam)
+            yield System(f"{name}, {search}, CTranslate2 {precision}", decode, size)
+            path = copy_with_search(exported, f"beam-{beam}", beam=beam)
+            decode = open_runtime(path, ids, threads)
+            row = f"{name}, {search}, onnxruntime {precision}"
+            yield System(row, decode, folder_size(exported))
 
-            def decode(count: int, peer: Any = peer, length: Any = length, words: Any = words) -> Any:
-                return peer.translate_batch([words] * count, **length)
 
-            yield f"{name}, {search}, CTranslate2 {precision}", decode, bytes_of_peer
-            variant = deployed.variant(made, f"beam-{beam}", beam=beam)
-            found = runtime(variant, sizes, threads, bos=False), deployed.size(made)
-            yield (f"{name}, {search}, onnxruntime {precision}", *found)
+def decode_ctranslate2(peer: Any, words: List[str], beam: int, sentences: int) -> Any:
+    """Decode with CTranslate2 to the forced length."""
+    limits = {"min_decoding_length": TARGET, "max_decoding_length": TARGET}
+    return peer.translate_batch([words] * sentences, beam_size=beam, **limits)
 
 
 def write_transformer(sizes: Sizes, symbols: Dictionary, layers: int, place: Path) -> Path:
-    """A checkpoint of a stock transformer with random weights, its dictionaries beside it; one that is there is kept."""
+    """Write a checkpoint of a random transformer beside its dictionaries, unless there is one."""
     path = place / "checkpoint.pt"
     if path.exists():
         return path
     place.mkdir(parents=True)
     for language in "ab":
         symbols.save(str(place / f"dict.{language}.txt"))
-    model = autoregressive(sizes, symbols, layers, torch.device("cpu"))
-    task = {"task": "translation", "source_lang": "a", "target_lang": "b", "data": str(place)}
-    args = Namespace(**{**deployed.transformer_options(sizes, layers), **task, "arch": "transformer"})
-    save_checkpoint(start_state(dict(model.state_dict()), args=args, cfg=None, task_state={}), path)
+    model = build_transformer(sizes, symbols, layers, CPU)
+    args = Namespace(**transformer_options(sizes, layers), arch="transformer")
+    vars(args).update(task="translation", source_lang="a", target_lang="b", data=str(place))
+    state = start_state(dict(model.state_dict()), args=args, cfg=None, task_state={})
+    save_checkpoint(state, path)
     return path
 
 
-def source_ids(sizes: Sizes, count: int, bos: bool = True) -> np.ndarray:
-    """Ids of ``count`` equal sources, (count, SOURCE); a stock transformer reads no ``<s>``."""
-    ids = batch(torch.full((count,), SOURCE), sizes.vocab, torch.device("cpu"))["net_input"]["src_tokens"].numpy()
-    ids = np.repeat(ids[:1], count, axis=0)
-    if not bos:
-        ids[:, 0] = ids[:, 1]
-    return ids
+def copy_with_search(exported: Path, name: str, **search: Any) -> Path:
+    """Make a folder of the same files, linked, with other options of the search."""
+    path = exported.with_name(f"{exported.name}-{name}")
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    for file in exported.iterdir():
+        if file.name != "model.json":
+            os.link(file, path / file.name)
+    description = json.loads((exported / "model.json").read_text(encoding="utf-8"))
+    description["search"].update(search)
+    (path / "model.json").write_text(json.dumps(description), encoding="utf-8")
+    return path
 
 
-def runtime(path: Path, sizes: Sizes, threads: int, bos: bool = True) -> Decode:
-    """Decoding of an exported folder."""
-    opened = Folder(path, threads)
-    decoder = DECODERS[opened.kind](opened)
-    return lambda count: decoder.decode(source_ids(sizes, count, bos), opened.pairs[0])
+def source_ids(sizes: Sizes) -> np.ndarray:
+    """Draw the source ``<s> pieces </s>``, (1, ``SOURCE``)."""
+    return make_even_batch(1, SOURCE, sizes.vocab, CPU)["net_input"]["src_tokens"].numpy()
 
 
-def compare(options: argparse.Namespace) -> List[Dict[str, Any]]:
-    """Rows of the table."""
-    sizes = Sizes(options.vocab, options.layers, options.width, options.heads)
+def open_runtime(path: Path, ids: np.ndarray, threads: int) -> Decode:
+    """Open an exported folder; ``ids``: the source (1, ``SOURCE``)."""
+    exported = Folder(path, threads)
+    decoder = DECODERS[exported.kind](exported)
+    pair = exported.pairs[0]
+    return lambda sentences: decoder.decode(np.repeat(ids, sentences, axis=0), pair)
+
+
+# ---- The table. ----
+
+
+def measure(options: argparse.Namespace) -> List[Dict[str, Any]]:
+    """Return one row per system."""
+    sizes = Sizes.of(options)
+    base = f"AT {sizes.layers}+1, greedy, CTranslate2 int8"
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as temporary, torch.no_grad():
-        found = list(systems(sizes, options.work or Path(temporary), options.threads))
-        single = {name: partial(decode, 1) for name, decode, _ in found}
-        large = {name: partial(decode, options.batch) for name, decode, _ in found}
-        device = torch.device("cpu")
-        alone = measure.time_side_by_side(single, options.rounds, device, warmup=3, quiet=True)
-        together = measure.time_side_by_side(large, options.batch_rounds, device)
-    base = f"AT {sizes.layers}+1, greedy, CTranslate2 int8"
+        place = options.work or Path(temporary)
+        systems = list(build_systems(sizes, place, options.threads))
+        calls = {system.name: partial(system.decode, 1) for system in systems}
+        single = time_side_by_side(calls, options.rounds, warmup=3, quiet=True)
+        calls = {system.name: partial(system.decode, options.batch) for system in systems}
+        batched = time_side_by_side(calls, options.batch_rounds)
     return [
         {
             "system": name,
-            "p50": alone[name].median,
-            "p95": measure.percentile(alone[name].seconds, 0.95),
-            "to_base": [round(value, 3) for value in alone[name].ratio_to(alone[base])],
-            "batch_seconds": together[name].median,
-            "batch_to_base": [round(value, 3) for value in together[name].ratio_to(together[base])],
+            "p50": single[name].median,
+            "p95": percentile(single[name].seconds, 0.95),
+            "to_base": single[name].ratio_to(single[base]).rounded(),
+            "batch_seconds": batched[name].median,
+            "batch_to_base": batched[name].ratio_to(batched[base]).rounded(),
             "bytes": size,
         }
-        for name, _, size in found
+        for name, _, size in systems
     ]
 
 
 def render(content: Dict[str, Any]) -> str:
-    """The table of one machine."""
-    rows = []
-    for row in content["results"]:
-        cells = [row["system"], f"{1000 * row['p50']:,.1f}", f"{1000 * row['p95']:,.1f}", f"{row['to_base'][0]:.2f}"]
-        rows.append(
-            [
-                *cells,
-                f"{1000 * row['batch_seconds']:,.0f}",
-                f"{row['batch_to_base'][0]:.2f}",
-                f"{row['bytes'] / 1e6:,.0f}",
-            ]
-        )
-    size = content["options"]["batch"]
-    columns = ["system", "p50 ms", "p95 ms", "× base", f"ms, batch {size}", "× base", "MB on disk"]
-    layers = content["options"]["layers"]
-    return f"{report.table(columns, rows)}\n\nBase: AT {layers}+1, greedy, CTranslate2 int8. Below 1: less time than the base."
+    """Make the table of one machine."""
+    options = content["options"]
+    columns = [
+        Column("system", "system"),
+        Column("p50 ms", "p50", "{:,.1f}", 1000),
+        Column("p95 ms", "p95", "{:,.1f}", 1000),
+        Column("× base", "to_base", "{0[0]:.2f}"),
+        Column(f"ms, batch {options['batch']}", "batch_seconds", "{:,.0f}", 1000),
+        Column("× base", "batch_to_base", "{0[0]:.2f}"),
+        Column("MB on disk", "bytes", "{:,.0f}", 1e-6),
+    ]
+    base = f"AT {options['layers']}+1, greedy, CTranslate2 int8"
+    note = f"Base: {base}. Below 1: less time than the base."
+    return f"{report.table(columns, content['results'])}\n\n{note}"
 
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Run the command line."""
+    parser = report.build_parser(__doc__, rounds=20)
     parser.add_argument("--vocab", type=int, default=32000, help="V")
-    parser.add_argument("--layers", type=int, default=12, help="L")
-    parser.add_argument("--width", type=int, default=768, help="C")
-    parser.add_argument("--heads", type=int, default=12, help="H")
-    parser.add_argument("--rounds", type=int, default=20, help="timed rounds of one sentence")
+    add_sizes(parser)
     parser.add_argument("--batch", type=int, default=32, help="size of the large batch")
-    parser.add_argument("--batch-rounds", type=int, default=3, help="timed rounds of the large batch")
-    parser.add_argument("--work", type=Path, help="keep what is exported here, and use what is there already")
-    parser.add_argument("--export-only", action="store_true", help="fill --work, measure nothing")
-    parser.add_argument("--threads", type=int, default=2, help="of every system")
+    text = "timed rounds of the large batch"
+    parser.add_argument("--batch-rounds", type=int, default=3, help=text)
+    text = "folder of the exported models, which are used again (default: a temporary one)"
+    parser.add_argument("--work", type=Path, help=text)
+    parser.add_argument("--threads", type=int, default=2, help="threads of each system")
     options = parser.parse_args(argv)
-    if options.export_only:
-        sizes = Sizes(options.vocab, options.layers, options.width, options.heads)
-        list(systems(sizes, options.work, options.threads))
-        return
-    results = compare(options)
-    kept = {name: value for name, value in vars(options).items() if name not in ("work", "export_only")}
-    path = report.write("deployment", torch.device("cpu"), {**kept, **deployed.versions()}, results)
-    print(render({"results": results, "options": vars(options)}))
-    measure.say(f"wrote {path.relative_to(report.RESULTS.parent.parent)}")
+    rows, versions = measure(options), describe_versions()
+    report.publish("deployment", options, rows, render, unstored=["work"], **versions)
 
 
 if __name__ == "__main__":
-    own_process()  # as the commands of the runtime are
+    own_process()  # as the commands of the runtime do
     main()

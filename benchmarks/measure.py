@@ -1,5 +1,6 @@
-"""Paired timing and peak memory of callables, on the CPU or a CUDA device."""
+"""Time callables side by side and read the peak memory of a call, on the CPU or a CUDA device."""
 
+import argparse
 import ctypes
 import gc
 import re
@@ -7,29 +8,11 @@ import statistics
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
 
 import torch
 
-
-class Timing(NamedTuple):
-    """Seconds of each repeat of one variant, in the order in which they ran.
-
-    Attributes:
-        seconds: one value a round; round i of every variant ran side by side.
-    """
-
-    seconds: List[float]
-
-    @property
-    def median(self) -> float:
-        """Median over the rounds, seconds."""
-        return statistics.median(self.seconds)
-
-    def ratio_to(self, base: "Timing") -> "Ratio":
-        """This variant's time over another's, round by round."""
-        ratios = sorted(mine / theirs for mine, theirs in zip(self.seconds, base.seconds))
-        return Ratio(statistics.median(ratios), ratios[0], ratios[-1])
+CPU = torch.device("cpu")
 
 
 class Ratio(NamedTuple):
@@ -39,24 +22,89 @@ class Ratio(NamedTuple):
     low: float
     high: float
 
+    def rounded(self, factor: float = 1.0) -> List[float]:
+        """Return the three ratios as they are stored, multiplied with ``factor``."""
+        return [round(factor * ratio, 3) for ratio in self]
 
-def synchronise(device: torch.device) -> None:
-    """Wait for what the device still does."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+
+class Timing(NamedTuple):
+    """Seconds of each round of one variant.
+
+    Attributes:
+        seconds: one entry per round; round i of all variants ran side by side.
+    """
+
+    seconds: List[float]
+
+    @property
+    def median(self) -> float:
+        """Median over the rounds, in seconds."""
+        return statistics.median(self.seconds)
+
+    def ratio_to(self, base: "Timing") -> Ratio:
+        """Divide the seconds of this variant by those of ``base``, round by round."""
+        ratios = sorted(ours / theirs for ours, theirs in zip(self.seconds, base.seconds))
+        return Ratio(statistics.median(ratios), ratios[0], ratios[-1])
+
+
+class Cost(NamedTuple):
+    """Time, memory and outcome of one variant of a step.
+
+    Attributes:
+        timing: seconds of each round.
+        memory: peak memory beyond what is held before the call, in bytes.
+        outcome: return value of one call.
+    """
+
+    timing: Timing
+    memory: int
+    outcome: Any
+
+    def columns(self, cost: "Cost", base: "Cost") -> Dict[str, Any]:
+        """Return the stored columns of this variant, with the ratios of ``cost`` to ``base``."""
+        return {
+            "seconds": round(self.timing.median, 4),
+            "time_ratio": cost.timing.ratio_to(base.timing).rounded(),
+            "extra_mb": round(self.memory / 1e6, 1),
+            "memory_ratio": round(cost.memory / base.memory, 4),
+        }
+
+
+def measure_steps(
+    steps: Mapping[str, Callable[[], Any]],
+    rounds: int,
+    device: torch.device,
+) -> Dict[str, Cost]:
+    """Time all variants of a step side by side, then read the peak memory of each.
+
+    Args:
+        steps: name -> one variant of the step.
+        rounds: timed rounds.
+        device: device that the steps run on.
+    """
+    timings = time_side_by_side(steps, rounds, device)
+    memory = {name: peak_memory(step, device) for name, step in steps.items()}
+    return {name: Cost(timings[name], memory[name], step()) for name, step in steps.items()}
 
 
 def time_side_by_side(
-    variants: Dict[str, Callable[[], Any]], rounds: int, device: torch.device, warmup: int = 1, quiet: bool = False
+    variants: Mapping[str, Callable[[], Any]],
+    rounds: int,
+    device: torch.device = CPU,
+    warmup: int = 1,
+    quiet: bool = False,
 ) -> Dict[str, Timing]:
-    """Run every variant once a round, the order turning, so that a slow minute of the machine hits all of them.
+    """Run each variant once per round; the order rotates, so that a slow minute meets all of them.
 
     Args:
-        variants: name -> what is timed.
+        variants: name -> call that is timed.
         rounds: timed rounds, at least 1.
-        device: what to wait for before each reading of the clock.
+        device: device to wait for before each reading of the clock.
         warmup: rounds that are not counted.
-        quiet: no line of progress a variant.
+        quiet: print no progress.
+
+    Raises:
+        ValueError: ``rounds`` is below 1.
     """
     if rounds < 1:
         raise ValueError(f"--rounds must be at least 1; got {rounds}")
@@ -74,57 +122,64 @@ def time_side_by_side(
             synchronise(device)
             if number >= 0:
                 seconds[name].append(time.perf_counter() - start)
-    return {name: Timing(values) for name, values in seconds.items()}
+    return {name: Timing(rounds_of_name) for name, rounds_of_name in seconds.items()}
 
 
 def peak_memory(call: Callable[[], Any], device: torch.device) -> int:
-    """Bytes that ``call`` needs beyond what is held before it.
+    """Measure the bytes that ``call`` needs beyond what is held before it.
 
-    On the CPU, the resident set's high-water mark, which Linux can reset; run the call once before, so that nothing is counted that
-    happens only the first time.
+    On the CPU this is the high-water mark of the resident set, which Linux can reset. Run the
+    call once before, or memory that is allocated only the first time is counted too.
     """
     gc.collect()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.empty_cache()
-        held = torch.cuda.memory_allocated(device)
+        before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
         call()
         torch.cuda.synchronize(device)
-        return torch.cuda.max_memory_allocated(device) - held
+        return torch.cuda.max_memory_allocated(device) - before
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM
-    held = memory("VmRSS")
+    before = process_memory("VmRSS")
     call()
-    return max(memory("VmHWM") - held, 0)
+    return max(process_memory("VmHWM") - before, 0)
 
 
-def memory(field: str) -> int:
-    """A field of this process's status, as ``VmRSS``, in bytes."""
-    found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
-    assert found is not None
-    return int(found.group(1)) * 1024
+def process_memory(field: str, process: str = "self") -> int:
+    """Read a field of the status of a process, such as ``VmRSS``, in bytes."""
+    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    match = re.search(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)
+    assert match is not None
+    return int(match.group(1)) * 1024
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """Value below which ``share`` (in [0, 1]) of the values lie: the nearest rank."""
-    ordered = sorted(values)
+def percentile(numbers: Sequence[float], share: float) -> float:
+    """Return the number below which ``share`` (in [0, 1]) of them lie, by the nearest rank."""
+    ordered = sorted(numbers)
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
+def synchronise(device: torch.device) -> None:
+    """Wait for work that the device has not finished."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def say(message: str) -> None:
-    """Progress, on standard error."""
+    """Print progress on standard error."""
     sys.stderr.write(message + "\n")
     sys.stderr.flush()
 
 
-def pick_device(name: Optional[str]) -> torch.device:
-    """The device named, or the GPU where there is one.
+def parse_device(name: str) -> torch.device:
+    """Convert ``--device``.
 
     Raises:
-        ValueError: cuda where this torch sees no GPU.
+        ArgumentTypeError: cuda where torch sees no GPU.
     """
-    device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"--device {name}: this torch sees no GPU; valid here: cpu")
+        raise argparse.ArgumentTypeError(f"{name}: torch sees no GPU; valid here: cpu")
     return device

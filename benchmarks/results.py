@@ -1,4 +1,7 @@
-"""Rebuild ``docs/results/benchmarks.md`` from the committed JSON files: ``python -m benchmarks.results``, or ``make results``."""
+"""Make ``docs/results/benchmarks.md`` and its plots from the stored JSON files.
+
+python -m benchmarks.results    # or: make results
+"""
 
 from pathlib import Path
 
@@ -6,7 +9,6 @@ from fairseq_plugins.analysis.plots import MissingLibrary
 from fairseq_plugins.own_commands import log_own_lines
 
 from . import (
-    cka,
     csr_data_path,
     data_path,
     decoding,
@@ -14,11 +16,8 @@ from . import (
     deployment,
     deployment_trained,
     free_decoding,
-    gpu,
-    memory_plan,
     nlu_data_path,
     report,
-    runtime_parity,
     service_load,
     sga_training_step,
     trained,
@@ -26,46 +25,38 @@ from . import (
     veco,
     veco_data_path,
     vocab_losses,
-    word_mapping,
 )
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "benchmarks.md"
 
-RENDERERS = {
-    module.__name__.rsplit(".", 1)[1]: module
-    for module in (
-        vocab_losses,
-        sga_training_step,
-        decoding,
-        free_decoding,
-        trained,
-        deployment,
-        deployment_trained,
-        runtime_parity,
-        data_path,
-        deltalm,
-        nlu_data_path,
-        cka,
-        csr_data_path,
-        word_mapping,
-        veco,
-        veco_data_path,
-        memory_plan,
-        service_load,
-        gpu,
-    )
+BENCHMARKS = {
+    "vocab_losses": vocab_losses,
+    "sga_training_step": sga_training_step,
+    "decoding": decoding,
+    "free_decoding": free_decoding,
+    "trained": trained,
+    "deployment": deployment,
+    "deployment_trained": deployment_trained,
+    "data_path": data_path,
+    "deltalm": deltalm,
+    "nlu_data_path": nlu_data_path,
+    "csr_data_path": csr_data_path,
+    "veco": veco,
+    "veco_data_path": veco_data_path,
+    "service_load": service_load,
 }
+"""Name -> module, in the order of the page."""
+
+HEAD = """# Speed and memory
+
+Made by `make results` from `benchmarks/results/*.json`. Ratios are within one run, round by round.
+Findings, and how to measure again: [benchmarks](../benchmarks.md)."""
 
 
 def render() -> str:
-    """The whole page."""
-    made = "Made by `make results` from `benchmarks/results/*.json`. Ratios are within one run, round by round. What they say and\n"
-    made += "how to measure again: [benchmarks](../benchmarks.md)."
-    head = f"# Speed and memory\n\n{made}"
-    found = [name for name in RENDERERS if report.load(name)]
-    missing = [f"`{name}`" for name in RENDERERS if name not in found]
-    open_ends = [f"Not measured at full size yet: {', '.join(missing)}."] if missing else []
-    return "\n\n".join([head, *(report.section(name, RENDERERS[name]) for name in found), *open_ends]) + "\n"
+    """Make the page."""
+    sections = [report.section(name, module) for name, module in BENCHMARKS.items()]
+    return "\n\n".join([HEAD, *sections]) + "\n"
 
 
 def main() -> None:

@@ -1,14 +1,15 @@
-"""One SGA training step at base size: CTC in chunks against materialised logits.
+"""Compare an SGA training step with CTC in chunks and from all logits: time and memory.
 
-    python -m benchmarks.sga_training_step [--device cuda] [--vocab 250002] [--sentences 8] [--length 24]
+    python -m benchmarks.sga_training_step [--device cuda] [--vocab 250002] [--sentences 8]
 
-Forward of both losses, backward, no optimiser: identical in both. Tokens are target tokens. Memory is what the step needs
-beyond weights and gradients of the trained part.
+CTC in chunks against torch's CTC from all logits. Forward of both losses and backward, no
+optimiser, which would be the same in both. Tokens are target tokens. Memory is what the step
+needs beyond weights and gradients of the trained part.
 """
 
 import argparse
 from functools import partial
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from unittest import mock
 
 import torch
@@ -18,12 +19,22 @@ from torch import Tensor
 from fairseq_plugins.models.sga import model as sga_model
 from fairseq_plugins.ops.ctc import BestPath, linear_ctc_with_best
 
-from . import measure, report
-from .systems import Sizes, batch, sga
+from . import report
+from .measure import measure_steps
+from .report import SPREAD, Column
+from .systems import Sizes, add_sizes, build_sga, make_even_batch
+
+BASE = "materialised"
 
 
-def step(model: Any, sample: Dict[str, Any], targets: Tensor, lengths: Tensor, ctc: Callable[..., Any]) -> float:
-    """Forward and backward; returns the loss in nats."""
+def run_step(
+    model: Any,
+    sample: Dict[str, Any],
+    targets: Tensor,
+    lengths: Tensor,
+    ctc: Callable[..., Any],
+) -> float:
+    """Run forward and backward; return the loss in nats."""
     for parameter in model.parameters():
         parameter.grad = None
     with mock.patch.object(sga_model, "linear_ctc_with_best", ctc):
@@ -33,7 +44,7 @@ def step(model: Any, sample: Dict[str, Any], targets: Tensor, lengths: Tensor, c
     return float(loss.detach())
 
 
-def materialised(
+def ctc_materialised(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor,
@@ -44,82 +55,63 @@ def materialised(
     chunk_size: int,
     want_best: bool,
 ) -> Tuple[Tensor, Optional[BestPath]]:
-    """torch's CTC over all logits; the best path from the same logits."""
-    logits = F.linear(hidden, weight, bias)
+    """Compute torch's CTC, and the best path, from all logits."""
+    logits = F.linear(hidden, weight, bias)  # B T V
     tokens = logits.detach().argmax(-1) if want_best else None
-    log_probs = logits.log_softmax(-1).transpose(0, 1)
-    loss = F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=blank, reduction="none")
-    return loss, None if tokens is None else BestPath(tokens, tokens, loss)
+    log_probs = logits.log_softmax(-1).transpose(0, 1)  # T B V
+    lengths = (input_lengths, target_lengths)
+    losses = F.ctc_loss(log_probs, targets, *lengths, blank=blank, reduction="none")
+    return losses, None if tokens is None else BestPath(tokens, tokens, losses)
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", help="cpu or cuda (default: the GPU where there is one)")
-    parser.add_argument("--vocab", type=int, default=250002, help="V")
-    parser.add_argument("--layers", type=int, default=12, help="L")
-    parser.add_argument("--width", type=int, default=768, help="C")
-    parser.add_argument("--heads", type=int, default=12, help="H")
-    parser.add_argument("--sentences", type=int, default=16, help="B")
-    parser.add_argument(
-        "--length", type=int, default=32, help="source and target length; there are 2 slots per source token"
-    )
-    parser.add_argument("--rounds", type=int, default=3, help="timed rounds")
-    options = parser.parse_args()
-    device = measure.pick_device(options.device)
-    model = sga(Sizes(options.vocab, options.layers, options.width, options.heads), device).train()
-    sample = batch(torch.full((options.sentences,), options.length), options.vocab, device)
+VARIANTS = {BASE: ctc_materialised, "chunked": linear_ctc_with_best}
+
+
+def measure(options: argparse.Namespace) -> List[Dict[str, Any]]:
+    """Return one row per form of CTC."""
+    device = options.device
+    model = build_sga(Sizes.of(options), device).train()
+    sample = make_even_batch(options.sentences, options.length, options.vocab, device)
     targets = sample["net_input"]["src_tokens"][:, 1:-1].flip(1)
     lengths = torch.full((options.sentences,), targets.size(1), device=device)
-    calls = {name: partial(step, model, sample, targets, lengths, ctc) for name, ctc in VARIANTS.items()}
-    timings = measure.time_side_by_side(calls, options.rounds, device)
-    memory = {name: measure.peak_memory(call, device) for name, call in calls.items()}
-    losses = {name: call() for name, call in calls.items()}
-    results = [
+    run = partial(run_step, model, sample, targets, lengths)
+    steps = {name: partial(run, ctc) for name, ctc in VARIANTS.items()}
+    costs = measure_steps(steps, options.rounds, device)
+    return [
         {
             "variant": name,
-            "seconds": round(timings[name].median, 3),
-            "time_ratio": [round(value, 3) for value in timings[name].ratio_to(timings["materialised"])],
-            "target_tokens_per_s": round(targets.numel() / timings[name].median, 1),
-            "extra_mb": round(memory[name] / 1e6),
-            "memory_ratio": round(memory[name] / memory["materialised"], 3),
-            "loss": round(losses[name], 2),
+            **cost.columns(cost, costs[BASE]),
+            "target_tokens_per_s": round(targets.numel() / cost.timing.median, 1),
+            "loss": round(cost.outcome, 2),
         }
-        for name in calls
+        for name, cost in costs.items()
     ]
-    chosen = {key: value for key, value in vars(options).items() if key != "device"}
-    path = report.write("sga_training_step", device, chosen, results)
-    print(render({"results": results}))
-    measure.say(f"wrote {path.relative_to(report.RESULTS.parent.parent)}")
-
-
-VARIANTS = {"materialised": materialised, "chunked": linear_ctc_with_best}
 
 
 def render(content: Dict[str, Any]) -> str:
-    """The table of one machine."""
-    rows = [
-        [
-            row["variant"],
-            f"{row['seconds']:.2f}",
-            f"{row['time_ratio'][0]:.2f} ({row['time_ratio'][1]:.2f} to {row['time_ratio'][2]:.2f})",
-            f"{row['target_tokens_per_s']:,.0f}",
-            f"{row['extra_mb']:,}",
-            f"{row['memory_ratio']:.2f}",
-            f"{row['loss']:,.1f}",
-        ]
-        for row in content["results"]
-    ]
+    """Make the table of one machine."""
     columns = [
-        "CTC",
-        "seconds a step",
-        "time ratio (range)",
-        "target tokens/s",
-        "extra MB",
-        "memory ratio",
-        "loss (nats)",
+        Column("CTC", "variant"),
+        Column("seconds a step", "seconds", "{:.2f}"),
+        Column("time ratio (range)", "time_ratio", SPREAD),
+        Column("target tokens/s", "target_tokens_per_s", "{:,.0f}"),
+        Column("extra MB", "extra_mb", "{:,.0f}"),
+        Column("memory ratio", "memory_ratio", "{:.2f}"),
+        Column("loss (nats)", "loss", "{:,.1f}"),
     ]
-    return report.table(columns, rows)
+    return report.table(columns, content["results"])
+
+
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    """Run the command line."""
+    parser = report.build_parser(__doc__, rounds=3, on_gpu=True)
+    parser.add_argument("--vocab", type=int, default=250002, help="V")
+    add_sizes(parser)
+    parser.add_argument("--sentences", type=int, default=16, help="B")
+    text = "source and target length; there are two slots per source token"
+    parser.add_argument("--length", type=int, default=32, help=text)
+    options = parser.parse_args(argv)
+    report.publish("sga_training_step", options, measure(options), render)
 
 
 if __name__ == "__main__":

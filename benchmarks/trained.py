@@ -1,17 +1,18 @@
-"""Decoding speed of trained models with their own stopping: text to text and model only, with the quality of what was timed.
+"""Compare speed and quality of trained models with their own stopping.
 
-    python -m benchmarks.trained --system SGA=runs/multi30k/sga/average.pt --system AT=runs/multi30k/at/average.pt \\
-        --system mBART=runs/mbart/en-de/average.pt,runs/mbart/mt,runs/mbart/sentencepiece.bpe.model \\
-        --data runs/multi30k/bin --pair en-de --sentencepiece runs/multi30k/sentencepiece.bpe.model \\
-        --source test.en --reference test.de [--generation 'SGA={"iter_decode_blank_penalty": 1.5}'] \\
-        [--sentences 200] [--batch 32] [--name NAME]
+    python -m benchmarks.trained --system SGA=runs/m30k/sga/average.pt \\
+        --system AT=runs/m30k/at/average.pt \\
+        --system mBART=runs/mbart/average.pt,runs/mbart/mt,runs/mbart/sentencepiece.bpe.model \\
+        --data runs/m30k/bin --pair en-de --sentencepiece runs/m30k/sentencepiece.bpe.model \\
+        --source test.en --reference test.de [--sentences 200] [--batch 32] [--name NAME] \\
+        [--generation 'SGA={"iter_decode_blank_penalty": 1.5}']
 
-Each system decodes the same sentences, one by one and in batches: SGA without a pass, with one forced pass, and with at most 8 and
-10 (how many a sentence took is in the histogram); SGA that aligns by mask-predict with 2, 4 and 8 iterations, and by a graph with
-lookahead and viterbi, each without and with at most 10 passes; systems that write from left to right with beam 5 and 1. Any
-system of the stock translation tasks can be named: transformers, gpt_msp, several languages in one model with their tags, mBART.
-A system whose data-bin or pieces differ brings its own. The first system named AT is the base of the ratios, or else the first
-one. The results are of one table: ``--name`` keeps them beside those of another.
+All systems decode the same sentences, one by one and in batches, text to text. SGA: without a
+pass, with one forced pass, and with at most 8 and 10. SGA by mask-predict: 2, 4, 8 iterations; by
+a graph: lookahead and viterbi; each without and with at most 10 passes. Systems that write from
+left to right: beam 5 and 1; any system of the stock translation tasks can be named, such as
+transformers, gpt_msp and mBART. The first system named AT is the base of the ratios, else the
+first one. ``--name`` keeps the results beside those of another table.
 """
 
 import argparse
@@ -29,21 +30,32 @@ from data_prep.io import read_lines
 from data_prep.score import TITLES
 from data_prep.score_metrics import build_metrics, evaluate
 
-from . import measure, report, trained_plot
-from .trained_systems import ALLOWED, FORCED, PASSES, Source, System, described, generation_options, load
+from . import report, trained_plot
+from .measure import Timing, percentile, say, synchronise
+from .report import Column
+from .trained_systems import (
+    ALLOWED,
+    FORCED,
+    WITHOUT,
+    Source,
+    System,
+    describe_decoding,
+    load,
+    parse_generation,
+)
 
 SCORES = ("bleu", "chrf", "meteor_exact")
 NAME = re.compile(r"\w+")
 
 
 class Run(NamedTuple):
-    """What one pass over the sentences gave.
+    """Outcome of one pass of a system over the sentences.
 
     Attributes:
-        total: seconds a batch, from text to text.
-        model: seconds a batch inside the generator.
-        texts: one output a sentence.
-        steps: denoising passes a sentence; empty for AT.
+        total: seconds per batch, text to text.
+        model: seconds per batch in the generator.
+        texts: one output per sentence.
+        steps: denoising passes per sentence; empty for AT.
     """
 
     total: List[float]
@@ -52,236 +64,271 @@ class Run(NamedTuple):
     steps: List[int]
 
 
+Runs = Dict[Tuple[str, int], List[Run]]
+"""(system, batch size) -> one run per round."""
+
+
+# ---- Running. ----
+
+
 def translate(system: System, lines: List[str], size: int, device: torch.device) -> Run:
-    """Decode all lines, ``size`` at a time."""
+    """Decode all lines in batches of ``size``."""
     run = Run([], [], [], [])
-    symbols = system.task.source_dictionary
     for first in range(0, len(lines), size):
         start = time.perf_counter()
-        encoded = [" ".join(system.pieces.encode(line, out_type=str)) for line in lines[first : first + size]]
-        tokens = [symbols.encode_line(line, add_if_not_exist=False).long() for line in encoded]
-        dataset = system.task.build_dataset_for_inference(tokens, [len(line) for line in tokens])
-        sample = dataset.collater([dataset[index] for index in range(len(tokens))])
-        sample = utils.move_to_cuda(sample) if device.type == "cuda" else sample
+        sample = make_sample(system, lines[first : first + size], device)
         before = time.perf_counter()
-        found = system.task.inference_step(system.generator, [system.model], sample)
-        measure.synchronise(device)
+        sentences = system.task.inference_step(system.generator, [system.model], sample)
+        synchronise(device)
         after = time.perf_counter()
         texts: Dict[int, str] = {}
-        for row, index in enumerate(sample["id"].tolist()):
-            best = found[row][0]
-            text = system.task.target_dictionary.string(
-                best["tokens"].cpu(), "sentencepiece", extra_symbols_to_ignore=symbols_to_strip(system.generator)
-            )
-            texts[index] = text
-            run.steps.extend([best["steps"]] if "steps" in best else [])
-        run.texts.extend(texts[index] for index in range(len(tokens)))
+        for number, hypotheses in zip(sample["id"].tolist(), sentences):
+            texts[number] = decode_text(system, hypotheses[0]["tokens"])
+            run.steps.extend([hypotheses[0]["steps"]] if "steps" in hypotheses[0] else [])
+        run.texts.extend(text for _, text in sorted(texts.items()))
         run.total.append(time.perf_counter() - start)
         run.model.append(after - before)
     return run
 
 
-def symbols_to_strip(generator: Any) -> Any:
-    """Symbols that are not text."""
-    return getattr(generator, "symbols_to_strip_from_output", set())
+def make_sample(system: System, lines: List[str], device: torch.device) -> Dict[str, Any]:
+    """Cut lines into pieces and collate them as ``fairseq-interactive`` does."""
+    symbols = system.task.source_dictionary
+    pieces = [" ".join(system.pieces.encode(line, out_type=str)) for line in lines]
+    tokens = [symbols.encode_line(line, add_if_not_exist=False).long() for line in pieces]
+    dataset = system.task.build_dataset_for_inference(tokens, [len(row) for row in tokens])
+    sample = dataset.collater([dataset[number] for number in range(len(tokens))])
+    return utils.move_to_cuda(sample) if device.type == "cuda" else sample
 
 
-def compare(systems: List[System], options: argparse.Namespace, device: torch.device) -> List[Dict[str, Any]]:
-    """Rows of the table."""
-    lines, references = read_pair(options)
-    runs: Dict[Tuple[str, int], List[Run]] = collections.defaultdict(list)
-    for round_number in range(-1, options.rounds):
+def decode_text(system: System, tokens: torch.Tensor) -> str:
+    """Join the pieces of an output, without symbols that are no text."""
+    ignored = getattr(system.generator, "symbols_to_strip_from_output", set())
+    symbols = system.task.target_dictionary
+    return symbols.string(tokens.cpu(), "sentencepiece", extra_symbols_to_ignore=ignored)
+
+
+def run_systems(systems: List[System], lines: List[str], options: argparse.Namespace) -> Runs:
+    """Run each system once per round; the round before the first is not counted."""
+    runs: Runs = collections.defaultdict(list)
+    for number in range(-1, options.rounds):
         for system in systems:
-            measure.say(f"round {round_number + 1}/{options.rounds}: {system.name}")
+            say(f"round {number + 1}/{options.rounds}: {system.name}")
             for size in (1, options.batch):
-                warm = lines[: max(len(lines) // 10, 1)] if round_number < 0 else lines
-                run = translate(system, warm, size, device)
-                if round_number >= 0:
+                if number < 0:
+                    warmup = lines[: max(len(lines) // 10, 1)]
+                    translate(system, warmup, size, options.device)
+                else:
+                    run = translate(system, lines, size, options.device)
                     runs[system.name, size].append(run)
-    base = next((system.name for system in systems if system.name.startswith("AT")), systems[0].name)
+    return runs
+
+
+# ---- Rows. ----
+
+
+def measure(systems: List[System], options: argparse.Namespace) -> List[Dict[str, Any]]:
+    """Return one row per system and decoding."""
+    lines, references = read_pair(options)
+    runs = run_systems(systems, lines, options)
+    names = [system.name for system in systems]
+    base = next((name for name in names if name.startswith("AT")), names[0])
     rows = []
     for system in systems:
-        rows.append(
-            {**row(system.name, runs, base, references, options.batch, options.score), **parameters(system.model)}
-        )
-        one_pass = system.name.replace(described(ALLOWED), described(FORCED))
+        row = {
+            **describe_speed(system.name, base, runs, options.batch),
+            **describe_quality(runs[system.name, 1][0], references, options.score),
+            **count_parameters(system.model),
+        }
+        one_pass = system.name.replace(describe_decoding(ALLOWED), describe_decoding(FORCED))
         if one_pass != system.name:
-            rows[-1]["to_one_pass"] = {
-                str(size): to_one_pass(runs[system.name, size], runs[one_pass, size]) for size in (1, options.batch)
-            }
+            row["to_one_pass"] = {}
+            for size in (1, options.batch):
+                ratio = compare_passes(runs[system.name, size], runs[one_pass, size])
+                row["to_one_pass"][str(size)] = ratio
+        rows.append(row)
     return rows
 
 
-def to_one_pass(allowed: Sequence[Run], forced: Sequence[Run]) -> List[float]:
-    """Time inside the generator with the passes that the sentences need to that with one forced pass: median, least, most."""
-    times = [measure.Timing([sum(run.model) for run in runs]) for runs in (allowed, forced)]
-    return [round(value, 3) for value in times[0].ratio_to(times[1])]
+def describe_speed(name: str, base: str, runs: Runs, batch: int) -> Dict[str, Any]:
+    """Return times and ratios of a system; ``batch``: size of the batches."""
+    single, batched = runs[name, 1], runs[name, batch]
+    seconds = [second for run in single for second in run.total]
+    sentences = len(single[0].texts)
 
+    def speedup(size: int, part: str) -> float:
+        times = [round_seconds(runs[system, size], part) for system in (base, name)]
+        return round(times[0].ratio_to(times[1]).median, 2)
 
-def parameters(model: Any) -> Dict[str, int]:
-    """How many parameters there are, and how many of them were trained."""
-    found = list(model.parameters())
     return {
-        "parameters": sum(one.numel() for one in found),
-        "trained_parameters": sum(one.numel() for one in found if one.requires_grad),
+        "system": name,
+        "p50": percentile(seconds, 0.5),
+        "p95": percentile(seconds, 0.95),
+        "speedup": speedup(1, "total"),
+        "model_only_speedup": speedup(1, "model"),
+        "sentences_per_s": sentences / round_seconds(single, "total").median,
+        "batch_sentences_per_s": sentences / round_seconds(batched, "total").median,
+        "batch_speedup": speedup(batch, "total"),
     }
 
 
-def row(
-    name: str,
-    runs: Dict[Tuple[str, int], List[Run]],
-    base: str,
-    references: List[List[str]],
-    size: int,
-    score: str = "bleu",
-) -> Dict[str, Any]:
-    """Times, ratios and quality of one system; the length ratio is that of BLEU, to the reference that is nearest in length."""
-    single, batched = runs[name, 1], runs[name, size]
-    seconds = [value for run in single for value in run.total]
-    (quality,) = evaluate([single[0].texts], references, build_metrics([score], "13a"), 1, 1).values()
-    known: List[Any] = [references[0], *([one or None for one in lines] for lines in references[1:])]
-    lengths = sacrebleu.metrics.BLEU().corpus_score(single[0].texts, known)
+def round_seconds(runs: Sequence[Run], part: str) -> Timing:
+    """Sum the seconds of all batches in each round; ``part``: ``total`` or ``model``."""
+    return Timing([sum(getattr(run, part)) for run in runs])
 
-    def ratio(which: int, kind: str) -> float:
-        pairs = zip(runs[base, which], runs[name, which])
-        ratios = sorted(sum(getattr(theirs, kind)) / sum(getattr(mine, kind)) for theirs, mine in pairs)
-        return round(ratios[len(ratios) // 2], 2)
 
-    steps = collections.Counter(single[0].steps)
+def describe_quality(run: Run, references: List[List[str]], score: str) -> Dict[str, Any]:
+    """Return score, length ratio and passes of a system.
+
+    The length ratio is BLEU's, to the reference that is nearest in length.
+    """
+    (quality,) = evaluate([run.texts], references, build_metrics([score], "13a"), 1, 1).values()
+    optional = [[line or None for line in lines] for lines in references[1:]]
+    lengths = sacrebleu.metrics.BLEU().corpus_score(run.texts, [references[0], *optional])
+    steps = collections.Counter(run.steps)
     return {
-        "system": name,
-        "p50": measure.percentile(seconds, 0.5),
-        "p95": measure.percentile(seconds, 0.95),
-        "speedup": ratio(1, "total"),
-        "model_only_speedup": ratio(1, "model"),
-        "sentences_per_s": len(references[0]) / middle(single),
-        "batch_sentences_per_s": len(references[0]) / middle(batched),
-        "batch_speedup": ratio(size, "total"),
         score: round(quality.scores[0], 1),
         "length_ratio": round(lengths.sys_len / lengths.ref_len, 3),
         "signature": quality.signature,
         "passes": {str(count): steps[count] for count in sorted(steps)},
-        "mean_passes": round(sum(single[0].steps) / len(single[0].steps), 2) if steps else None,
+        "mean_passes": round(sum(run.steps) / len(run.steps), 2) if steps else None,
     }
 
 
-def middle(runs: Sequence[Run]) -> float:
-    """Seconds of all sentences: median over the rounds."""
-    return measure.Timing([sum(run.total) for run in runs]).median
+def compare_passes(allowed: Sequence[Run], forced: Sequence[Run]) -> List[float]:
+    """Divide the generator's time with the needed passes by that with one pass."""
+    times = [round_seconds(runs, "model") for runs in (allowed, forced)]
+    return times[0].ratio_to(times[1]).rounded()
+
+
+def count_parameters(model: Any) -> Dict[str, int]:
+    """Count all parameters and the trained ones."""
+    sizes = [(part.numel(), part.requires_grad) for part in model.parameters()]
+    return {
+        "parameters": sum(size for size, _ in sizes),
+        "trained_parameters": sum(size for size, is_trained in sizes if is_trained),
+    }
 
 
 def read_pair(options: argparse.Namespace) -> Tuple[List[str], List[List[str]]]:
-    """Source and references, sentences spread over the files, which may be sorted.
+    """Read source and references: ``--sentences`` lines, spread over files that may be sorted.
 
     An empty line of the second or a later reference is a missing one.
 
     Raises:
-        ValueError: unequal line counts.
+        ValueError: the files have different numbers of lines.
     """
-    source, *references = (
-        list(read_lines(str(path), "text", strict=False)) for path in (options.source, *options.reference)
-    )
-    for lines in references:
-        if len(source) != len(lines):
-            raise ValueError(f"--source has {len(source)} lines, --reference {len(lines)}; valid: equal counts")
-    count = min(options.sentences, len(source))
-    places = [index * len(source) // count for index in range(count)]
-    return [source[place] for place in places], [[lines[place] for place in places] for lines in references]
+    paths = (options.source, *options.reference)
+    files = [list(read_lines(str(path), "text", strict=False)) for path in paths]
+    total = len(files[0])
+    for lines in files[1:]:
+        if len(lines) != total:
+            counts = f"--source has {total} lines, --reference {len(lines)}"
+            raise ValueError(f"{counts}; valid: equal counts")
+    count = min(options.sentences, total)
+    places = [number * total // count for number in range(count)]
+    source, *references = ([lines[place] for place in places] for lines in files)
+    return source, references
+
+
+# ---- The table. ----
 
 
 def render(content: Dict[str, Any]) -> str:
-    """The table of one machine, what passes cost, the plots. The histograms of the passes are in the JSON file."""
-    rows, notes, score = [], [], content["options"].get("score", "bleu")
-    for one in content["results"]:
-        cells = [one["system"], _whole(one.get("trained_parameters"))]
-        cells += [f"{1000 * one['p50']:.1f}", f"{1000 * one['p95']:.1f}", f"{one['speedup']:.1f}"]
-        cells += [
-            f"{one['model_only_speedup']:.1f}",
-            f"{one['batch_sentences_per_s']:,.0f}",
-            f"{one['batch_speedup']:.1f}",
-        ]
-        passes = f"{one['mean_passes']:.1f}" if one["mean_passes"] else ""
-        rows.append([*cells, passes, f"{one[score]:.1f}", f"{one['length_ratio']:.3f}"])
-        for size, (median, low, high) in one.get("to_one_pass", {}).items():
-            times = f"{median:.2f} ({low:.2f} to {high:.2f}) times the time of 1 forced pass"
-            alone = passes_alone(one["system"], content, "" if size == "1" else "batch_")
-            notes.append(f"- {one['system']}, batch {size}: {times}; {alone:.2f} without what comes before the passes")
+    """Make table, notes and plots of one machine; the JSON file has histograms of the passes."""
+    score, rows = trained_plot.score_name(content), content["results"]
     columns = [
-        "system",
-        "trained parameters",
-        "p50 ms",
-        "p95 ms",
-        "× base",
-        "× base, model only",
-        "sentences/s, batch",
-        "× base, batch",
-        "passes, mean",
-        TITLES[score],
-        "length",
+        Column("system", "system"),
+        Column("trained parameters", "trained_parameters", "{:,}"),
+        Column("p50 ms", "p50", "{:.1f}", 1000),
+        Column("p95 ms", "p95", "{:.1f}", 1000),
+        Column("× base", "speedup", "{:.1f}"),
+        Column("× base, model only", "model_only_speedup", "{:.1f}"),
+        Column("sentences/s, batch", "batch_sentences_per_s", "{:,.0f}"),
+        Column("× base, batch", "batch_speedup", "{:.1f}"),
+        Column("passes, mean", lambda row: row["mean_passes"] or None, "{:.1f}"),
+        Column(TITLES[score], score, "{:.1f}"),
+        Column("length", "length_ratio", "{:.3f}"),
     ]
-    signature = content["results"][0]["signature"]
-    notes.append(f"- {TITLES[score]} of the timed outputs: `{signature}`")
+    notes = [note for row in rows for note in render_passes(row, content)]
+    notes.append(f"- {TITLES[score]} of the timed outputs: `{rows[0]['signature']}`")
     return "\n".join([report.table(columns, rows), "", *notes, *trained_plot.links(content)])
 
 
-def passes_alone(name: str, content: Dict[str, Any], kind: str) -> float:
-    """Time of the passes of a system to that of its one forced pass, without encoder and alignment; of medians."""
-    rate = {one["system"]: one[f"{kind}sentences_per_s"] for one in content["results"]}
-    names = (name, *(name.replace(described(ALLOWED), described(options)) for options in (FORCED, PASSES[0])))
-    allowed, forced, before = (1 / rate[one] for one in names)
-    return (allowed - before) / (forced - before)
+def render_passes(row: Dict[str, Any], content: Dict[str, Any]) -> List[str]:
+    """Return one note per batch size on the cost of the passes."""
+    notes = []
+    for size, ratio in row.get("to_one_pass", {}).items():
+        times = f"{report.SPREAD.format(ratio)} times the time of 1 forced pass"
+        alone = compare_passes_alone(row["system"], content, "" if size == "1" else "batch_")
+        passes = f"{alone:.2f} without what comes before the passes"
+        notes.append(f"- {row['system']}, batch {size}: {times}; {passes}")
+    return notes
 
 
-def _whole(number: Optional[int]) -> str:
-    """With commas; nothing for what an earlier run did not count."""
-    return "" if number is None else f"{number:,}"
+def compare_passes_alone(system: str, content: Dict[str, Any], prefix: str) -> float:
+    """Divide the median time of the passes by that of one pass, without encoder and alignment."""
+    rates = {row["system"]: row[f"{prefix}sentences_per_s"] for row in content["results"]}
+
+    def seconds(options: Dict[str, Any]) -> float:
+        name = system.replace(describe_decoding(ALLOWED), describe_decoding(options))
+        return 1 / rates[name]
+
+    before = seconds(WITHOUT)
+    return (seconds(ALLOWED) - before) / (seconds(FORCED) - before)
+
+
+# ---- Command line. ----
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser."""
+    parser = report.build_parser(__doc__, rounds=3, on_gpu=True)
+    form = "NAME=CHECKPOINT[,DATA[,SENTENCEPIECE]]"
+    parser.add_argument("--system", action="append", required=True, metavar=form)
+    text = "data-bin with the dictionaries, unless a system has its own"
+    parser.add_argument("--data", type=Path, required=True, help=text)
+    parser.add_argument("--pair", default="en-de", help="SOURCE-TARGET")
+    text = "sentencepiece model of the data, unless a system has its own"
+    parser.add_argument("--sentencepiece", type=Path, required=True, help=text)
+    text = "sentences to translate, one per line"
+    parser.add_argument("--source", type=Path, required=True, help=text)
+    text = "translations; several files: several references"
+    parser.add_argument("--reference", type=Path, required=True, nargs="+", help=text)
+    text, form = "options of the generator of a system", "NAME=JSON"
+    parser.add_argument("--generation", action="append", default=[], metavar=form, help=text)
+    text = "score of the outputs (default: %(default)s)"
+    parser.add_argument("--score", choices=SCORES, default="bleu", help=text)
+    text = "keep the results as trained-NAME (default: trained)"
+    parser.add_argument("--name", default="", help=text)
+    text = "number of sentences, spread over the file"
+    parser.add_argument("--sentences", type=int, default=200, help=text)
+    parser.add_argument("--batch", type=int, default=32, help="size of a batch")
+    return parser
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", help="cpu or cuda (default: the GPU where there is one)")
-    parser.add_argument("--system", action="append", required=True, metavar="NAME=CHECKPOINT[,DATA[,SENTENCEPIECE]]")
-    parser.add_argument(
-        "--data", type=Path, required=True, help="data-bin with the dictionaries, unless a system has its own"
-    )
-    parser.add_argument("--pair", default="en-de", help="SOURCE-TARGET")
-    parser.add_argument(
-        "--sentencepiece", type=Path, required=True, help="sentencepiece model of the data, unless a system has its own"
-    )
-    parser.add_argument("--source", type=Path, required=True, help="sentences to translate, one a line")
-    parser.add_argument(
-        "--reference", type=Path, required=True, nargs="+", help="their translations; more files: more references"
-    )
-    parser.add_argument(
-        "--generation", action="append", default=[], metavar="NAME=JSON", help="options of the generator of a system"
-    )
-    parser.add_argument("--score", choices=SCORES, default="bleu", help="of the outputs (default bleu)")
-    parser.add_argument(
-        "--name",
-        default="",
-        help="results are kept as trained-NAME; default: trained, which a bar of another table reads",
-    )
-    parser.add_argument("--sentences", type=int, default=200, help="how many of them, spread over the file")
-    parser.add_argument("--batch", type=int, default=32, help="size of a batch")
-    parser.add_argument("--rounds", type=int, default=3, help="timed rounds")
+    """Run the command line."""
+    parser = build_parser()
     options = parser.parse_args(argv)
     if options.name and not NAME.fullmatch(options.name):
         parser.error(f"--name {options.name}: valid: letters, digits and _")
-    device = measure.pick_device(options.device)
     try:
-        sources = [Source.parse(option, options.data, options.sentencepiece) for option in options.system]
-        generation = generation_options(options.generation, [source.name for source in sources])
+        defaults = (options.data, options.sentencepiece)
+        sources = [Source.parse(text, *defaults) for text in options.system]
+        generation = parse_generation(options.generation, [source.name for source in sources])
     except ValueError as error:
         parser.error(str(error))
-    systems = [one for source in sources for one in load(source, options.pair, device, generation.get(source.name, {}))]
+    systems = []
+    for source in sources:
+        overrides = generation.get(source.name, {})
+        systems += load(source, options.pair, options.device, overrides)
     with torch.no_grad():
-        results = compare(systems, options, device)
-    chosen = {key: getattr(options, key) for key in ("pair", "sentences", "batch", "rounds", "score", "name")}
-    chosen.update({"generation": generation} if generation else {})
-    path = report.write(f"trained-{options.name}" if options.name else "trained", device, chosen, results)
-    print(render({"options": chosen, "results": results}))
-    measure.say(f"wrote {path.relative_to(report.RESULTS.parent.parent)}")
+        rows = measure(systems, options)
+    name = f"trained-{options.name}" if options.name else "trained"
+    unstored = ["system", "data", "sentencepiece", "source", "reference", "generation"]
+    facts = {"generation": generation} if generation else {}
+    report.publish(name, options, rows, render, unstored, **facts)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Quality against speed of the trained systems: the score of the timed outputs over sentences a second, a panel a batch size.
+"""Plot quality against speed of trained systems, one panel per batch size.
 
-Drawn by ``python -m benchmarks.results`` from the JSON files alone: the same numbers give the same bytes.
+``python -m benchmarks.results`` draws from the JSON files alone: the same numbers give the same
+bytes.
 """
 
 from pathlib import Path
@@ -13,50 +14,58 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results" / "benchmar
 
 
 def panels(content: Dict[str, Any]) -> Dict[int, str]:
-    """Batch size -> key of its sentences a second in every row."""
-    found = {1: "sentences_per_s", int(content["options"]["batch"]): "batch_sentences_per_s"}
-    return {size: key for size, key in found.items() if all(key in row for row in content["results"])}
+    """Return batch size -> key of the sentences per second in each row."""
+    keys = {1: "sentences_per_s", int(content["options"]["batch"]): "batch_sentences_per_s"}
+    rows = content["results"]
+    return {size: key for size, key in keys.items() if all(key in row for row in rows)}
 
 
-def curves(content: Dict[str, Any], key: str) -> List[plots.Curve]:
-    """A curve a system, in the order of the table; its points are its decodings, the slowest first."""
+def make_curves(content: Dict[str, Any], speed: str) -> List[plots.Curve]:
+    """Return one curve per system of the table; its decodings are points, slowest first."""
     points: Dict[str, List[Any]] = {}
-    score = score_of(content)
+    score = score_name(content)
     for row in content["results"]:
-        points.setdefault(row["system"].rpartition(", ")[0], []).append((row[key], row[score]))
-    return [plots.Curve(name, *map(list, zip(*sorted(found)))) for name, found in points.items()]
+        system = row["system"].rpartition(", ")[0]
+        points.setdefault(system, []).append((row[speed], row[score]))
+    curves = []
+    for system, pairs in points.items():
+        speeds, scores = map(list, zip(*sorted(pairs)))
+        curves.append(plots.Curve(system, speeds, scores))
+    return curves
 
 
-def score_of(content: Dict[str, Any]) -> str:
-    """The score of the outputs."""
+def score_name(content: Dict[str, Any]) -> str:
+    """Return the name of the score of the outputs."""
     return str(content["options"].get("score", "bleu"))
 
 
-def path_of(content: Dict[str, Any], size: int) -> Path:
-    """Where a panel lies."""
+def panel_path(content: Dict[str, Any], size: int) -> Path:
+    """Return the file of a panel."""
     return FOLDER / f"{content['file']}-batch-{size}.svg"
 
 
 def draw(content: Dict[str, Any]) -> None:
-    """Draw every panel.
+    """Draw each panel.
 
     Raises:
-        MissingLibrary: no matplotlib.
+        MissingLibrary: matplotlib is not installed.
     """
     FOLDER.mkdir(exist_ok=True)
-    for size, key in panels(content).items():
+    axes = ("sentences a second", TITLES[score_name(content)])
+    for size, speed in panels(content).items():
         title = f"quality against speed, batch {size}: points of a system are its decodings"
-        plots.draw_curves(
-            str(path_of(content, size)), curves(content, key), "sentences a second", TITLES[score_of(content)], title
-        )
+        path = str(panel_path(content, size))
+        plots.draw_curves(path, make_curves(content, speed), *axes, title)
 
 
 def links(content: Dict[str, Any]) -> List[str]:
-    """Lines of the page that show the panels; none before the numbers are in a file."""
+    """Return the lines of the page that show the panels, or none before the numbers are stored."""
     if "file" not in content:
         return []
-    shown = [
-        f"![{TITLES[score_of(content)]} over sentences a second, batch {size}]({FOLDER.name}/{path_of(content, size).name})"
-        for size in panels(content)
-    ]
-    return ["", "Quality against speed; the points of a system are its decodings:", "", "\n\n".join(shown)]
+    title = TITLES[score_name(content)]
+    images = []
+    for size in panels(content):
+        path = f"{FOLDER.name}/{panel_path(content, size).name}"
+        images.append(f"![{title} over sentences a second, batch {size}]({path})")
+    text = "Quality against speed; the points of a system are its decodings:"
+    return ["", text, "", "\n\n".join(images)]

@@ -1,217 +1,209 @@
-"""A step of VECO pre-training on translation pairs (IS-MLM, CS-MLM, TLM) at base size and full vocabulary.
-Every row projects the three objectives in one call, as the model hands them over; one after another, as an earlier version did it,
-"every position" needed 7.5 GB and chunks 4.8.
+"""Compare a step of VECO's pre-training with three projections of masked positions.
 
-    python -m benchmarks.veco [--device cuda] [--vocab 250002] [--pairs 16] [--length 32] [--chunk 64]
+    python -m benchmarks.veco [--device cuda] [--vocab 250002] [--pairs 16] [--chunk 64]
 
-Forward and backward, no optimiser, random weights. Masked positions are projected in chunks, with all their logits at once, or, as
-a naive masked LM does, every position is. The peer is a stock transformer of as many layers on each side (its encoder and decoder
-share nothing, so it has more weights) that translates the same pairs, with the chunked criterion. A chunk of ours has 64 positions
-here: of the 256 that training has by default the batch would fill no second one. Tokens are those of both sides.
-Memory is what a step needs beyond weights and their gradients.
+Forward and backward of IS-MLM, CS-MLM and TLM at base size, no optimiser, random weights. Masked
+positions are projected in chunks, with all their logits at once, or, as a naive masked LM does,
+with all other positions. The peer is a stock transformer with as many layers on each side (its
+encoder and decoder share nothing, so it has more weights) that translates the same pairs with the
+chunked criterion. A chunk has 64 positions here, because one of 256, the default of training,
+would hold the whole batch. Tokens are those of both sides. Memory is what a step needs beyond
+weights and their gradients.
 """
 
 import argparse
 from argparse import Namespace
 from functools import partial
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
-from fairseq_plugins.criterions.label_smoothed_linear_cross_entropy import LabelSmoothedLinearCrossEntropyCriterion
+from fairseq_plugins.criterions.label_smoothed_linear_cross_entropy import (
+    LabelSmoothedLinearCrossEntropyCriterion,
+)
 from fairseq_plugins.models.veco import VECOModel
 from fairseq_plugins.models.veco.config import ARCHITECTURES
 from fairseq_plugins.modules.model_options import set_architecture
 from fairseq_plugins.ops.vocab_loss import linear_token_losses
 
-from . import measure, report
-from .systems import Symbols, batch, dictionary
+from . import report
+from .measure import measure_steps, say
+from .report import SPREAD, Column
+from .systems import (
+    Sizes,
+    StubTask,
+    add_sizes,
+    build_dictionary,
+    count_parameters,
+    finish_step,
+    make_even_batch,
+    stack_options,
+)
 
 CHUNKED = "VECO, masked positions in chunks"
 MATERIALISED = "VECO, masked positions at once"
 EVERYWHERE = "VECO, every position"
 PEER = "stock transformer, translation"
 MASKED = 0.15
+IGNORED = -100
 
 
-def options_of_model(options: argparse.Namespace) -> Namespace:
-    """The options of a model of these sizes."""
-    args = Namespace(share_all_embeddings=True, max_source_positions=512, max_target_positions=512, dropout=0.0)
-    args.attention_dropout = 0.0  # ours would be XLM-R's 0.1, the peer's is 0
-    for side in ("encoder", "decoder"):
-        setattr(args, f"{side}_layers", options.layers)
-        setattr(args, f"{side}_embed_dim", options.width)
-        setattr(args, f"{side}_ffn_embed_dim", 4 * options.width)
-        setattr(args, f"{side}_attention_heads", options.heads)
+def build(kind: Any, task: StubTask, options: argparse.Namespace) -> Any:
+    """Build a random model of veco_base's shape, without dropout, for training."""
+    sizes = stack_options(Sizes.of(options), options.layers)
+    # Without it, attention dropout would be XLM-R's 0.1 in VECO and 0 in the peer.
+    args = Namespace(**sizes, dropout=0.0, attention_dropout=0.0)
     set_architecture(args, ARCHITECTURES["veco_base"])
-    return args
+    return kind.build_model(args, task).to(options.device).train()
 
 
-def pretraining_batch(options: argparse.Namespace, device: torch.device) -> Dict[str, Tensor]:
-    """Masked pairs without padding: what the model takes, and the targets."""
-    lengths = torch.full((2 * options.pairs,), options.length)
-    tokens = batch(lengths, options.vocab, device)["net_input"]["src_tokens"]
+def make_pairs(options: argparse.Namespace) -> Dict[str, Tensor]:
+    """Draw masked pairs without padding: the inputs of the model, and the targets."""
+    sample = make_even_batch(2 * options.pairs, options.length, options.vocab, options.device)
+    tokens = sample["net_input"]["src_tokens"]  # 2B T
     generator = torch.Generator().manual_seed(2)
-    masked = (torch.rand(tokens.shape, generator=generator) < MASKED).to(device)
+    masked = (torch.rand(tokens.shape, generator=generator) < MASKED).to(options.device)
     masked[:, [0, -1]] = False
     noisy = tokens.masked_fill(masked, options.vocab - 1)
-    first, second = noisy.chunk(2)
     return {
         "src_tokens": noisy,
         "masked": masked,
-        "joint_tokens": torch.cat([first, second], dim=1),
+        "joint_tokens": torch.cat(noisy.chunk(2), dim=1),  # B 2T
         "joint_masked": torch.cat(masked.chunk(2), dim=1),
         "target": tokens,
         "joint_target": torch.cat(tokens.chunk(2), dim=1),
     }
 
 
-def chunked(hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor, size: int) -> Tensor:
-    """Nats of all targets (N,), without N x V logits: ``size`` x V at a time."""
+def nll_chunked(hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor, size: int) -> Tensor:
+    """Sum the nats of all targets (N,) from ``size`` x V logits at a time."""
     return linear_token_losses(hidden, weight, bias, target, chunk_size=size).nll.sum()
 
 
-def materialised(hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> Tensor:
-    """The same from N x V logits."""
-    return F.cross_entropy(F.linear(hidden, weight, bias).float(), target, reduction="sum")
+def nll_materialised(hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> Tensor:
+    """Sum the nats of all targets (N,) from N x V logits."""
+    logits = F.linear(hidden, weight, bias).float()  # N V
+    return F.cross_entropy(logits, target, reduction="sum", ignore_index=IGNORED)
 
 
-def pretraining_step(model: Any, data: Dict[str, Tensor], loss: Callable[..., Tensor], everywhere: bool) -> float:
-    """Forward and backward; ``everywhere`` projects all positions and counts the masked ones. Returns nats."""
-    masked = {name: data[name] for name in ("masked", "joint_masked")}
-    chosen = {name: torch.ones_like(mask) if everywhere else mask for name, mask in masked.items()}
+def run_pretraining(
+    model: Any,
+    pairs: Dict[str, Tensor],
+    nll: Callable[..., Tensor],
+    everywhere: bool,
+) -> float:
+    """Run a step of pre-training; return its loss in nats.
 
-    def wanted(name: str) -> Tensor:
-        mask, target = ("joint_masked", "joint_target") if name == "tlm" else ("masked", "target")
-        found = data[target][chosen[mask]]
-        return found.masked_fill(~masked[mask].flatten(), -100) if everywhere else found
+    Args:
+        model: VECO.
+        pairs: from :func:`make_pairs`.
+        nll: sums the nats of projected positions.
+        everywhere: project all positions, not only the masked ones whose loss counts.
+    """
+    masks = {name: pairs[name] for name in ("masked", "joint_masked")}
+    if everywhere:
+        projected = {name: torch.ones_like(mask) for name, mask in masks.items()}
+    else:
+        projected = masks
 
-    def reduce(counts: Dict[str, int], hidden: Tensor, weight: Tensor, bias: Tensor) -> Dict[str, Tensor]:
-        return {"all": loss(hidden, weight, bias, torch.cat([wanted(name) for name in counts]))}
+    def select_targets(objective: str) -> Tensor:
+        prefix = "joint_" if objective == "tlm" else ""
+        targets = pairs[f"{prefix}target"][projected[f"{prefix}masked"]]
+        if everywhere:
+            targets = targets.masked_fill(~masks[f"{prefix}masked"].flatten(), IGNORED)
+        return targets
 
-    found = model(data["src_tokens"], joint_tokens=data["joint_tokens"], reduce=reduce, **chosen)
-    total = sum(found.values())
-    total.backward()
-    return _finish(model, total)
+    def reduce(counts: Dict[str, int], *projection: Tensor) -> Dict[str, Tensor]:
+        return {"all": nll(*projection, torch.cat([select_targets(name) for name in counts]))}
 
-
-def translation_step(model: Any, criterion: Any, sample: Dict[str, Any]) -> float:
-    """Forward and backward of the peer. Returns nats."""
-    loss, _, _ = criterion(model, sample)
-    loss.backward()
-    return _finish(model, loss)
-
-
-def _finish(model: Any, loss: Tensor) -> float:
-    for parameter in model.parameters():
-        assert parameter.grad is not None
-        parameter.grad.zero_()  # kept, so that the gradients themselves are no part of what a step needs
-    return float(loss.detach())
+    joint = pairs["joint_tokens"]
+    losses = model(pairs["src_tokens"], joint_tokens=joint, reduce=reduce, **projected)
+    return finish_step(model, sum(losses.values()))
 
 
-def run(options: argparse.Namespace, device: torch.device) -> List[Dict[str, Any]]:
-    """Rows of the table."""
-    symbols = dictionary(options.vocab)
-    task = Symbols(symbols)
-    torch.manual_seed(1)
-    task.pretrains_veco = True  # type: ignore[attr-defined]
-    model = VECOModel.build_model(options_of_model(options), task).to(device).train()
-    peer = TransformerModel.build_model(options_of_model(options), Symbols(symbols)).to(device).train()
-    data = pretraining_batch(options, device)
-    source, target = data["target"].chunk(2)
-    sample = {
-        "net_input": {
-            "src_tokens": source,
-            "src_lengths": torch.full((options.pairs,), options.length, device=device),
-            "prev_output_tokens": target.roll(1, dims=1),
-        },
-        "target": target,
-        "ntokens": target.numel(),
-    }
+def build_translation_step(
+    peer: Any,
+    task: StubTask,
+    pairs: Dict[str, Tensor],
+) -> Callable[[], float]:
+    """Return a training step of the peer on the same pairs."""
     criterion = LabelSmoothedLinearCrossEntropyCriterion(task, False, 0.1)
-    count = int(data["masked"].sum())
+    source, target = pairs["target"].chunk(2)
+    net_input = {
+        "src_tokens": source,
+        "src_lengths": torch.full((len(source),), source.size(1), device=source.device),
+        "prev_output_tokens": target.roll(1, dims=1),
+    }
+    sample = {"net_input": net_input, "target": target, "ntokens": target.numel()}
+    return lambda: finish_step(peer, criterion(peer, sample)[0])
+
+
+def measure(options: argparse.Namespace) -> List[Dict[str, Any]]:
+    """Return one row per step.
+
+    Raises:
+        ValueError: a chunk holds all masked positions.
+    """
+    task = StubTask(build_dictionary(options.vocab), pretrains_veco=True)
+    torch.manual_seed(1)
+    model, peer = build(VECOModel, task, options), build(TransformerModel, task, options)
+    pairs = make_pairs(options)
+    count = int(pairs["masked"].sum())
     if count <= options.chunk:
         raise ValueError(
-            f"--chunk must be less than the {count} masked positions, or nothing is cut; got {options.chunk}"
+            f"--chunk must be below the number of masked positions, {count}; got {options.chunk}",
         )
-    measure.say(f"{count} masked positions an objective, {options.chunk} at a time")
-    in_chunks = partial(chunked, size=options.chunk)
-    calls: Dict[str, Callable[[], float]] = {
-        CHUNKED: partial(pretraining_step, model, data, in_chunks, False),
-        MATERIALISED: partial(pretraining_step, model, data, materialised, False),
-        EVERYWHERE: partial(pretraining_step, model, data, materialised, True),
-        PEER: partial(translation_step, peer, criterion, sample),
+    say(f"{count} masked positions per objective, {options.chunk} at a time")
+    nll = partial(nll_chunked, size=options.chunk)
+    steps: Dict[str, Callable[[], float]] = {
+        CHUNKED: partial(run_pretraining, model, pairs, nll, everywhere=False),
+        MATERIALISED: partial(run_pretraining, model, pairs, nll_materialised, everywhere=False),
+        EVERYWHERE: partial(run_pretraining, model, pairs, nll_materialised, everywhere=True),
+        PEER: build_translation_step(peer, task, pairs),
     }
-    timings = measure.time_side_by_side(calls, options.rounds, device)
-    memory = {name: measure.peak_memory(call, device) for name, call in calls.items()}
-    tokens = data["src_tokens"].numel()
+    costs = measure_steps(steps, options.rounds, options.device)
+    tokens = pairs["src_tokens"].numel()
     return [
         {
             "system": name,
-            "parameters": sum(one.numel() for one in (peer if name == PEER else model).parameters()),
-            "seconds": round(timings[name].median, 3),
-            "time_ratio": [round(value, 3) for value in timings[CHUNKED].ratio_to(timings[name])],
-            "tokens_per_s": round(tokens / timings[name].median, 1),
-            "extra_mb": round(memory[name] / 1e6),
-            "memory_ratio": round(memory[CHUNKED] / memory[name], 3),
-            "loss": round(call(), 1),
+            "parameters": count_parameters(peer if name == PEER else model),
+            **cost.columns(costs[CHUNKED], cost),
+            "tokens_per_s": round(tokens / cost.timing.median, 1),
+            "loss": round(cost.outcome, 1),
         }
-        for name, call in calls.items()
+        for name, cost in costs.items()
     ]
 
 
 def render(content: Dict[str, Any]) -> str:
-    """The table of one machine."""
-    rows = []
-    for row in content["results"]:
-        middle, low, high = row["time_ratio"]
-        rows.append(
-            [
-                row["system"],
-                f"{row['parameters'] / 1e6:.0f}",
-                f"{row['seconds']:.2f}",
-                f"{row['tokens_per_s']:,.0f}",
-                f"{middle:.2f} ({low:.2f} to {high:.2f})",
-                f"{row['extra_mb']:,}",
-                f"{row['memory_ratio']:.2f}",
-                f"{row['loss']:,.1f}",
-            ]
-        )
-    titles = [
-        "step",
-        "M parameters",
-        "seconds",
-        "tokens/s",
-        "ours: time (range)",
-        "extra MB",
-        "ours: memory",
-        "loss (nats)",
+    """Make the table of one machine."""
+    columns = [
+        Column("step", "system"),
+        Column("M parameters", "parameters", "{:.0f}", 1e-6),
+        Column("seconds", "seconds", "{:.2f}"),
+        Column("tokens/s", "tokens_per_s", "{:,.0f}"),
+        Column("ours: time (range)", "time_ratio", SPREAD),
+        Column("extra MB", "extra_mb", "{:,.0f}"),
+        Column("ours: memory", "memory_ratio", "{:.2f}"),
+        Column("loss (nats)", "loss", "{:,.1f}"),
     ]
-    return report.table(titles, rows)
+    return report.table(columns, content["results"])
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", help="cpu or cuda (default: the GPU where there is one)")
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    """Run the command line."""
+    parser = report.build_parser(__doc__, rounds=3, on_gpu=True)
     parser.add_argument("--vocab", type=int, default=250002, help="V")
-    parser.add_argument("--layers", type=int, default=12, help="of the stack, and of each side of the peer")
-    parser.add_argument("--width", type=int, default=768, help="C")
-    parser.add_argument("--heads", type=int, default=12, help="H")
+    add_sizes(parser)  # --layers: of the stack, and of each side of the peer
     parser.add_argument("--pairs", type=int, default=16, help="B")
     parser.add_argument("--length", type=int, default=32, help="tokens of a sentence")
-    parser.add_argument("--chunk", type=int, default=64, help="positions a chunk; less than 0.15 * 2 * B * length")
-    parser.add_argument("--rounds", type=int, default=3, help="timed rounds")
-    options = parser.parse_args()
-    device = measure.pick_device(options.device)
-    results = run(options, device)
-    chosen = {key: value for key, value in vars(options).items() if key != "device"}
-    path = report.write("veco", device, chosen, results)
-    print(render({"results": results}))
-    measure.say(f"wrote {path.relative_to(report.RESULTS.parent.parent)}")
+    text = "positions of a chunk, fewer than 0.15 * 2 * B * length"
+    parser.add_argument("--chunk", type=int, default=64, help=text)
+    options = parser.parse_args(argv)
+    report.publish("veco", options, measure(options), render)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def finished(reporter, device_name):
     files = {one.nodeid.partition("::")[0] for reports in kinds.values() for one in reports}
     reasons = Counter(one.longrepr[2].removeprefix("Skipped: ") for one in kinds["skipped"])
     return {
-        **report.machine(torch.device("cuda" if device_name == "cuda" else "cpu")),
+        **report.describe_machine(torch.device("cuda" if device_name == "cuda" else "cpu")),
         **_where(),
         "on": device_name,
         "gpu": torch.cuda.is_available(),

@@ -11,7 +11,7 @@ def test_what_passes_cost_by_hand():
         return Run([7.0], list(seconds), [], [])
 
     allowed, forced = [run(1, 5), run(2, 2), run(9)], [run(2, 1), run(1, 1), run(3)]
-    assert trained.to_one_pass(allowed, forced) == [2.0, 2.0, 3.0]
+    assert trained.compare_passes(allowed, forced) == [2.0, 2.0, 3.0]
 
 
 def test_a_row_by_hand():
@@ -26,16 +26,19 @@ def test_a_row_by_hand():
         ("SGA, x", 1): [run([1.0, 1.0], [1.0, 1.0], [1, 2]), run([2.0, 2.0], [1.0, 1.0], []), run([2.0, 1.0], [1.0, 2.0], [])],
         ("SGA, x", 2): [run([1.0], [1.0], []), run([1.0], [1.0], []), run([4.0], [1.0], [])],
     }  # fmt: skip
-    trained.row("SGA, x", runs, "AT, beam 1", [["", texts[1]]], 2)  # an empty line of the first reference is one
-    found = trained.row("SGA, x", runs, "AT, beam 1", [texts], 2)
-    assert (found["sentences_per_s"], found["batch_sentences_per_s"]) == (2 / 3, 2.0)
-    assert (found["speedup"], found["model_only_speedup"], found["batch_speedup"]) == (4.0, 2.0, 2.0)
-    assert (found["p50"], found["p95"], found["bleu"], found["length_ratio"]) == (2.0, 2.0, 100.0, 1.0)
-    assert (found["passes"], found["mean_passes"]) == ({"1": 1, "2": 1}, 1.5)
+    speed = trained.describe_speed("SGA, x", "AT, beam 1", runs, 2)
+    assert (speed["sentences_per_s"], speed["batch_sentences_per_s"]) == (2 / 3, 2.0)
+    assert (speed["speedup"], speed["model_only_speedup"], speed["batch_speedup"]) == (4.0, 2.0, 2.0)
+    assert (speed["p50"], speed["p95"]) == (2.0, 2.0)
+    run = runs["SGA, x", 1][0]
+    trained.describe_quality(run, [["", texts[1]]], "bleu")  # an empty line of the first reference is one
+    quality = trained.describe_quality(run, [texts], "bleu")
+    assert (quality["bleu"], quality["length_ratio"]) == (100.0, 1.0)
+    assert (quality["passes"], quality["mean_passes"]) == ({"1": 1, "2": 1}, 1.5)
 
 
 def test_options_of_a_generator_belong_to_a_system():
-    assert trained_systems.generation_options(['SGA={"a": 1}'], ["AT", "SGA"]) == {"SGA": {"a": 1}}
+    assert trained_systems.parse_generation(['SGA={"a": 1}'], ["AT", "SGA"]) == {"SGA": {"a": 1}}
     for wrong in ('X={"a": 1}', "SGA=1", "SGA={", "SGA"):
         with pytest.raises(ValueError, match="valid: NAME="):
-            trained_systems.generation_options([wrong], ["AT", "SGA"])
+            trained_systems.parse_generation([wrong], ["AT", "SGA"])
