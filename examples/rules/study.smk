@@ -1,5 +1,5 @@
 # A study: arms x directions x seeds, tuned by validation, compared on the test set. `make study` starts it.
-# Two calls: `tuned.json`, which says the points of the grids, then `study`. With partial=1 the tables are made of the runs that there are.
+# There are two calls: `tuned.json`, which holds the points of the grids, then `study`. With partial=1 the tables show the finished runs.
 import json
 from shlex import quote
 
@@ -11,11 +11,12 @@ from recipes.systems import RecipeError
 try:
     study = read_study(Path(config["study"]))
     code = digest(ROOT, study.code, study.settings())
-    begun = json.loads(Path("study.json").read_text()) if Path("study.json").is_file() else {"study": study.name, "code": code}
-    if begun != {"study": study.name, "code": code}:
+    identity = {"study": study.name, "code": code}
+    recorded = json.loads(Path("study.json").read_text()) if Path("study.json").is_file() else identity
+    if recorded != identity:
         raise RecipeError(
-            f"OUT {Path.cwd()}: was begun with study {begun['study']}, code {begun['code']}; valid: the same files of study, systems, set "
-            f"and code (now {study.name}, {code}), or a new folder"
+            f"OUT {Path.cwd()}: was begun with study {recorded['study']}, code {recorded['code']}; valid: the same files of study, "
+            f"systems, set and code (now {study.name}, {code}), or a new folder"
         )
     runs = Runs(study, ROOT, config["data"], options_of(str(config.get("device", "cpu"))))
     for job in study.final():               # a command that cannot be built is reported now, not in an hour
@@ -32,9 +33,9 @@ for note in [*study.refusals, *runs.scored]:
 
 steps = study.set["steps"]
 threads_each = max(1, workflow.cores // int(config.get("jobs", 1)))
-made = {name for name, entry in study.assets.items() if "given" not in entry}
-chosen = json.loads(Path("tuned.json").read_text()) if Path("tuned.json").is_file() else None
-tuning, finals = study.tuning(), study.final(chosen) if chosen else []
+made_assets = {name for name, entry in study.assets.items() if "given" not in entry}
+points = json.loads(Path("tuned.json").read_text()) if Path("tuned.json").is_file() else None
+tuning, finals = study.tuning(), study.final(points) if points else []
 arguments = ["--study", config["study"], "--data", config["data"], "--device", str(config.get("device", "cpu"))]
 
 
@@ -49,32 +50,35 @@ def literal(text):
     return lambda wildcards: text
 
 
-def needed(names, seed):
+def list_inputs(names, seed):
     """List what a training waits for: the text, and the assets that are made."""
-    return [ancient(steps[-1]["makes"]), *[ancient(runs.marker(name, seed)) for name in names if name in made]]
+    return [ancient(steps[-1]["makes"]), *[ancient(runs.marker(name, seed)) for name in names if name in made_assets]]
 
 
 def before_asset(name, seed=None):
+    """List the inputs of the commands of an asset."""
     entry = study.assets[name]
-    return needed([entry.get("start"), *entry.get("needs", ())], seed)
+    return list_inputs([entry.get("start"), *entry.get("needs", ())], seed)
 
 
 def before_stage(wildcards):
+    """List the inputs of a training of a run."""
     job = study.job(wildcards.key)
     number = stage_number(job, wildcards.stage)
     if number == 1:
-        return needed([*job.arm.needs, job.arm.start], job.seed)
+        return list_inputs([*job.arm.needs, job.arm.start], job.seed)
     start = [f"done/{job.key}/stage{number - 1}", f"runs/{job.key}/start{number}.pt"]
-    return [*needed(job.arm.needs, job.seed), *map(ancient, start)]
+    return [*list_inputs(job.arm.needs, job.seed), *map(ancient, start)]
 
 
 def stage_number(job, stage):
     return len(job.arm.stages) if stage == "train" else int(stage[len("stage"):])
 
 
-def stage_of(wildcards, attribute):
+def stage_of(wildcards, method):
+    """Call a method of Runs for the stage that the wildcards name."""
     job = study.job(wildcards.key)
-    return getattr(runs, attribute)(job, stage_number(job, wildcards.stage))
+    return getattr(runs, method)(job, stage_number(job, wildcards.stage))
 
 
 def log_of(wildcards):
@@ -83,9 +87,10 @@ def log_of(wildcards):
 
 
 def outputs(wildcards):
+    """List what must exist before the entry of a run."""
     job = study.job(wildcards.key)
     if Path(f"entries/{job.key}.json").is_file() and not Path(f"runs/{job.key}").is_dir():
-        return []                           # published by another machine, and restored
+        return []                           # restored from another machine's runs
     if job.phase == "tune":
         return [f"done/{job.key}/train"]
     return [f"outputs/{job.key}/{file}" for file in study.files(job).values()]
@@ -153,7 +158,7 @@ rule begin:
     output:
         "study.json",
     params:
-        content=literal(json.dumps(begun)),
+        content=literal(json.dumps(identity)),
     shell:
         "echo {params.content:q} >{output:q}"
 
