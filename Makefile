@@ -87,9 +87,9 @@ serve:  ## a model over HTTP and as a page: MODEL=DIR [PORT=5000] [PRECISION=int
 	@if [ -f "$$MODEL/model.json" ]; then needed=runtime; else needed=onnx; fi; $(MAKE) --no-print-directory "$(STAMPS)/$$needed"
 	@PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/serve.sh "$$MODEL"
 
-study: $(STAMPS)/study recipes  ## a study of examples/studies: STUDY=sga DATA=DIR OUT=DIR [JOBS=1] [DEVICE=cpu] [PUBLISHED=1]
+study: $(STAMPS)/study recipes  ## a study of examples/studies: STUDY=own DATA=DIR OUT=DIR [JOBS=1] [DEVICE=cpu] [PUBLISHED=1]
 	@for name in STUDY DATA OUT; do [ -n "$${!name:-}" ] || { \
-	  echo "make study: $$name is missing, as in: make study STUDY=sga_updates DATA=data/multi30k OUT=runs/sga_updates" >&2; exit 2; }; done
+	  echo "make study: $$name is missing, as in: make study STUDY=sga_plateau DATA=data/multi30k OUT=runs/sga_plateau" >&2; exit 2; }; done
 	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \
 	  bash examples/study.sh "$$STUDY" "$$DATA" "$$OUT" "$${JOBS:-1}" "$${DEVICE:-cpu}"
 

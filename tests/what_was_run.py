@@ -67,7 +67,11 @@ def trainings_on_gpus():
             gpu = re.match(r"(\D[^,]*), \d+ CPU cores", entry.get("machine", ""))
             if gpu:
                 found.setdefault(gpu[1], {})[path.stem] = True
-    return [f"{gpu} (the studies {' and '.join(names)})" for gpu, names in found.items()]
+    lines = []
+    for gpu, names in found.items():
+        noun = "study" if len(names) == 1 else "studies"
+        lines.append(f"{gpu} (the {noun} {' and '.join(names)})")
+    return lines
 
 
 def rows(runs, facts):

@@ -1,1 +1,5 @@
-"""What the workflow needs beside its rules: reading recipes, command lines, budgets, reports. Imports neither torch nor fairseq."""
+"""Read recipes, build their commands, divide budgets, write reports.
+
+The rules of ``examples/rules`` call these modules; they import neither torch nor fairseq, but where
+a function says so.
+"""

@@ -1,7 +1,7 @@
 """Archives of outputs: the same members give the same bytes, and nothing is unpacked to disk.
 
-python -m examples.recipes.archive FILE              the names of its members
-python -m examples.recipes.archive FILE MEMBER       what is in one
+python -m examples.recipes.archive FILE              list the names of its members
+python -m examples.recipes.archive FILE MEMBER       print a member
 """
 
 import argparse
@@ -13,16 +13,17 @@ from pathlib import Path, PurePosixPath
 from typing import Dict, List, Mapping, Optional
 
 ENDING = ".tar.xz"
+BLOCK_BYTES = 1 << 16
 
 
 def members_of(folder: Path) -> Dict[str, bytes]:
-    """Name -> content of every file under a folder."""
+    """Read every file under a folder: name -> content."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def tar_of(members: Mapping[str, bytes]) -> bytes:
-    """The members as a tar: sorted, without owner, time and rights of their own."""
+    """Make a tar of the members: sorted, without owners, times and rights of their own."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name in sorted(members):
@@ -38,32 +39,40 @@ def write(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 def read(path: Path) -> Dict[str, bytes]:
-    """Name -> content of every member, read as a stream.
+    """Read every member as a stream: name -> content.
 
     Raises:
-        ValueError: no archive, a member that is no plain file or is there twice, a name that is absolute or has dots in its path.
+        ValueError: no archive, or a member that is no plain file, occurs twice, or has an absolute
+            name or one with dots.
     """
-    found: Dict[str, bytes] = {}
+    members: Dict[str, bytes] = {}
     try:
         with lzma.open(path) as file, tarfile.open(fileobj=file, mode="r|") as tar:
             for entry in tar:
-                place = PurePosixPath(entry.name)
-                if not entry.isreg() or place.is_absolute() or {"..", "."} & {*entry.name.split("/")}:
-                    raise ValueError(f"{path}: {entry.name}: valid: plain files with relative names, without . and ..")
-                if entry.name in found:
+                _check_member(path, entry)
+                if entry.name in members:
                     raise ValueError(f"{path}: {entry.name} is there twice")
                 content = tar.extractfile(entry)
-                found[entry.name] = content.read() if content else b""
-            while file.read(1 << 16):  # to its end, so that one that is cut there is refused too
+                members[entry.name] = content.read() if content else b""
+            while file.read(BLOCK_BYTES):  # to its end: one that is cut there is refused too
                 pass
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ValueError(f"{path}: no {ENDING} archive: {error}") from error
-    return found
+    return members
+
+
+def _check_member(path: Path, entry: tarfile.TarInfo) -> None:
+    """Raise ValueError unless a member is a plain file with a relative name."""
+    has_dots = {"..", "."} & {*entry.name.split("/")}
+    if not entry.isreg() or PurePosixPath(entry.name).is_absolute() or has_dots:
+        valid = "valid: plain files with relative names, without . and .."
+        raise ValueError(f"{path}: {entry.name}: {valid}")
 
 
 def main(argv: Optional[List[str]] = None) -> int:
     """List the members, or print one."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("member", nargs="?")
     args = parser.parse_args(argv)

@@ -1,51 +1,39 @@
 """Arms of studies: what is trained, in which stages, and how it is decoded."""
 
-import itertools
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from .systems import RecipeError, System, read_system
 
 
 class Stage(NamedTuple):
-    """A training of an arm: the system with the arm's own options, the data-bin, and the limits where they are not the study's."""
+    """A training of an arm.
+
+    Attributes:
+        system: the system, with the arm's own options.
+        data: path of the data-bin.
+        limits: its budget; None if it is the study's.
+    """
 
     system: System
     data: str
     limits: Optional[Mapping[str, Any]]
 
 
-class Languages(NamedTuple):
-    """Languages that an arm translates from, each scored by itself.
-
-    Attributes:
-        trained: those that it is trained on.
-        zero_shot: others.
-        data: the data-bin that is decoded.
-        each: whether each of the trained ones has a model of its own, with an equal share of the budget.
-    """
-
-    trained: Tuple[str, ...]
-    zero_shot: Tuple[str, ...]
-    data: str
-    each: bool
-
-
 class Arm(NamedTuple):
-    """One system of a study.
+    """A system of a study.
 
     Attributes:
         name: in tables.
-        stages: trainings one after another, each from the model of the one before; the last one is what is compared.
-        start: the asset that the first stage starts from; None where it needs none.
-        best: checkpoints that are averaged.
-        outputs: file stem -> how it is decoded, in words.
+        stages: trainings one after another, each from the model before it; the last is compared.
+        start: the asset that the first stage starts from; None if it needs none.
+        best: number of checkpoints that are averaged.
+        outputs: file stem -> title of its column, which says how it is decoded.
         decoding: file stem -> options of fairseq-generate or fairseq-validate beside the system's.
-        grid: one set of options for each point; the first is the default.
-        needs: assets that its options name, beside the one that it starts from.
-        directions: direction -> the last stage and the options of decoding, where they are others there.
-        languages: in a study whose tests are scored by language.
-        scoring: file stem -> its metric and the commands that make it, where it is not the system's own command.
+        grid: one set of options per point; the first is the default.
+        needs: assets that its options name, beside ``start``.
+        directions: direction -> last stage and options of decoding, where they differ there.
+        scoring: file stem -> metric and commands that replace fairseq-validate.
         refused: direction without runs of this arm -> reason.
     """
 
@@ -58,74 +46,74 @@ class Arm(NamedTuple):
     grid: Tuple[Mapping[str, Any], ...]
     needs: Tuple[str, ...]
     directions: Mapping[str, Tuple[Stage, Mapping[str, Any]]]
-    languages: Optional[Languages]
     scoring: Mapping[str, Tuple[str, str]]
     refused: Mapping[str, str]
 
-    @property
-    def parts(self) -> Tuple[str, ...]:
-        """Languages with a model of their own, the trainings of a run; none where a run has one model."""
-        return self.languages.trained if self.languages and self.languages.each else ()
-
     def stage(self, number: int, pair: str) -> Stage:
-        """A stage of a run, counted from 1."""
-        last = number == len(self.stages) and pair in self.directions
-        return self.directions[pair][0] if last else self.stages[number - 1]
+        """Return a stage of a run in a direction, counted from 1."""
+        if number == len(self.stages) and pair in self.directions:
+            return self.directions[pair][0]
+        return self.stages[number - 1]
 
     def options(self, stem: str, pair: str) -> Dict[str, Any]:
-        """Options of decoding beside the system's; of the outputs ``TEST.LANGUAGES`` of a test the first one says them."""
-        found = next(one for key, one in self.decoding.items() if stem in (key, key.partition(".")[0]))
-        return {**found, **(self.directions[pair][1] if pair in self.directions else {})}
+        """Return the options of decoding an output, beside the system's."""
+        own_options = self.directions[pair][1] if pair in self.directions else {}
+        return {**self.decoding[stem], **own_options}
 
 
-def read_arm(
-    path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, Any], milestones: Sequence[int] = ()
-) -> Arm:
-    """The arm of a study's file. Raises RecipeError: assets that are not there.
+def read_arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, Any]) -> Arm:
+    """Make an arm of its entry in a study's file.
 
-    After each of the ``milestones``, in updates, there is an output ``STEM@UPDATES`` beside each output ``STEM``.
+    Raises:
+        RecipeError: assets that the study does not have.
     """
-    if entry.get("start") not in (None, *assets):
-        raise RecipeError(
-            f"{path}: arms.{name}.start: {entry['start']}: valid: {', '.join(assets) or 'nothing, no assets are named'}"
-        )
-    for needed in entry.get("needs", ()):
-        if needed not in assets:
-            raise RecipeError(f"{path}: arms.{name}.needs: {needed}: valid: {', '.join(assets) or 'nothing'}")
+    _check_assets(path, name, entry, assets)
     data = entry.get("data", "bin")
-    stages = [_stage(one, one.get("data", data), one["limits"]) for one in entry.get("before", ())]
-    languages = _languages(entry["languages"]) if "languages" in entry else None
-    parts = len(languages.trained) if languages and languages.each else 1
-    stages += [_stage(entry, data, entry.get("limits"))] * parts
-    directions = {}
-    for pair, other in entry.get("directions", {}).items():
-        whole = {**entry, **other, "train": {**entry.get("train", {}), **other.get("train", {})}}
-        directions[pair] = _stage(whole, data, entry.get("limits")), other.get("options", {})
-    outputs = {str(stem): one for stem, one in entry["outputs"].items()}
-    for updates, (stem, one) in itertools.product(milestones, list(outputs.items())):
-        outputs[f"{stem}@{updates}"] = {**one, "title": f"{one['title']}, after {updates:,} updates"}
+    earlier = [_make_stage(stage, stage.get("data", data)) for stage in entry.get("before", ())]
+    stages = (*earlier, _make_stage(entry, data))
+    outputs = {str(stem): output for stem, output in entry["outputs"].items()}
+    scored = [stem for stem, output in outputs.items() if "run" in output]
+    changes = entry.get("directions", {})
     return Arm(
-        name,
-        tuple(stages),
-        entry.get("start"),
-        entry.get("best", stages[-1].system.average),
-        {stem: one["title"] for stem, one in outputs.items()},
-        {stem: one.get("options", {}) for stem, one in outputs.items()},
-        tuple(entry.get("grid", ({},))),
-        tuple(entry.get("needs", ())),
-        directions,
-        languages,
-        {stem: (one["metric"], one["run"]) for stem, one in outputs.items() if "run" in one},
-        {pair: other["refused"] for pair, other in entry.get("directions", {}).items() if "refused" in other},
+        name=name,
+        stages=stages,
+        start=entry.get("start"),
+        best=entry.get("best", stages[-1].system.average),
+        outputs={stem: output["title"] for stem, output in outputs.items()},
+        decoding={stem: output.get("options", {}) for stem, output in outputs.items()},
+        grid=tuple(entry.get("grid", ({},))),
+        needs=tuple(entry.get("needs", ())),
+        directions={pair: _change_stage(entry, data, changes[pair]) for pair in changes},
+        scoring={stem: (outputs[stem]["metric"], outputs[stem]["run"]) for stem in scored},
+        refused={pair: changes[pair]["refused"] for pair in changes if "refused" in changes[pair]},
     )
 
 
-def _languages(entry: Mapping[str, Any]) -> Languages:
-    return Languages(
-        tuple(entry["trained"]), tuple(entry.get("zero-shot", ())), entry.get("data", "bin"), entry.get("each", False)
-    )
+def _check_assets(
+    path: Path,
+    name: str,
+    entry: Mapping[str, Any],
+    assets: Mapping[str, Any],
+) -> None:
+    valid = ", ".join(assets) or "nothing, the study names no assets"
+    if entry.get("start") not in (None, *assets):
+        raise RecipeError(f"{path}: arms.{name}.start: {entry['start']}: valid: {valid}")
+    for asset in entry.get("needs", ()):
+        if asset not in assets:
+            raise RecipeError(f"{path}: arms.{name}.needs: {asset}: valid: {valid}")
 
 
-def _stage(entry: Mapping[str, Any], data: str, limits: Optional[Mapping[str, Any]]) -> Stage:
+def _make_stage(entry: Mapping[str, Any], data: str) -> Stage:
     system = read_system(entry["system"])
-    return Stage(system._replace(train={**system.train, **entry.get("train", {})}), data, limits)
+    options = {**system.train, **entry.get("train", {})}
+    return Stage(system._replace(train=options), data, entry.get("limits"))
+
+
+def _change_stage(
+    entry: Mapping[str, Any],
+    data: str,
+    change: Mapping[str, Any],
+) -> Tuple[Stage, Mapping[str, Any]]:
+    """Return the last stage in a direction, and the options of decoding there."""
+    train = {**entry.get("train", {}), **change.get("train", {})}
+    return _make_stage({**entry, **change, "train": train}, data), change.get("options", {})

@@ -1,4 +1,4 @@
-"""What the runs of a study say of its claims."""
+"""Verdicts of a study's runs about its claims."""
 
 import statistics
 from dataclasses import dataclass
@@ -8,16 +8,31 @@ from .ledger import Ledger, score_of
 from .studies import Claim, Study
 
 SIGNIFICANT = 0.05
+LEAST_SEEDS = 3
+"""Seeds without which a claim is not tested."""
 
 
-def _differences(claim: Claim, finals: Sequence[Dict[str, Any]], pair: str, seeds: Sequence[int]) -> List[float]:
-    """Better minus worse, of the seeds that have both."""
-    both = [[score_of(finals, *side, pair, seed) for side in (claim.better, claim.worse)] for seed in seeds]
-    return [better - worse for better, worse in both if better is not None and worse is not None]
+def _differences(
+    claim: Claim,
+    finals: Sequence[Dict[str, Any]],
+    pair: str,
+    seeds: Sequence[int],
+) -> List[float]:
+    """Return better minus worse for each seed that has both."""
+    differences = []
+    for seed in seeds:
+        better = score_of(finals, *claim.better, pair, seed)
+        worse = score_of(finals, *claim.worse, pair, seed)
+        if better is not None and worse is not None:
+            differences.append(better - worse)
+    return differences
 
 
 def _t_test(differences: Sequence[float]) -> float:
-    """Two-sided p of the paired t-test; differences that are all the same have no spread to compare with."""
+    """Return the two-sided p of the paired t-test.
+
+    Equal differences have no spread to compare with: p is 0 then, or 1 if they are 0.
+    """
     from scipy.stats import ttest_1samp
 
     if statistics.pstdev(differences) == 0.0:
@@ -27,54 +42,62 @@ def _t_test(differences: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the runs say of a claim in one direction.
+    """The differences of a claim in one direction, over the seeds.
 
     Attributes:
-        differences: better minus worse, by seed.
-        p_values: of the bootstrap of each seed, or one of the t-test over the seeds; none where there are too few seeds.
-        seeds: of the study.
+        differences: better minus worse, per seed.
+        p_values: of the bootstrap of each seed, or one of the t-test over the seeds; none if there
+            are too few seeds.
+        seeds: number of seeds of the study.
     """
 
     differences: Sequence[float]
     p_values: Sequence[float]
     seeds: int
 
-    def tested(self) -> bool:
-        """True where every seed is there, three at least, and all have one sign."""
-        enough = len(self.differences) >= max(self.seeds, 3)
-        return enough and (all(one > 0 for one in self.differences) or all(one < 0 for one in self.differences))
+    def is_tested(self) -> bool:
+        """Return whether every seed is there, at least three, and all differences have one sign."""
+        signs = {(difference > 0) - (difference < 0) for difference in self.differences}
+        return self._has_all_seeds() and signs in ({1}, {-1})
+
+    def _has_all_seeds(self) -> bool:
+        return len(self.differences) >= max(self.seeds, LEAST_SEEDS)
 
     def p_value(self) -> float:
-        """That of the t-test, or the second largest of the seeds' own; 1 where the claim is not tested."""
-        return sorted(self.p_values)[-2:][0] if self.tested() else 1.0
+        """Return the t-test's p, or the second largest of the seeds; 1 for an untested claim."""
+        return sorted(self.p_values)[-2:][0] if self.is_tested() else 1.0
 
     def cells(self, corrected: float) -> List[str]:
-        """Differences, corrected p and verdict."""
-        each = [f"{one:+.1f}" for one in self.differences]
-        if len(self.p_values) == len(each) > 1:
-            text = ", ".join(f"{one} ({p:.3f})" for one, p in zip(each, self.p_values))
+        """Return differences, corrected p and verdict as cells of a table."""
+        numbers = [f"{difference:+.1f}" for difference in self.differences]
+        if len(self.p_values) == len(numbers) > 1:
+            text = ", ".join(f"{number} ({p:.3f})" for number, p in zip(numbers, self.p_values))
         else:
-            text = ", ".join(each) + "".join(f" ({probability(p)})" for p in self.p_values)
-        return [text, probability(corrected) if self.tested() else "", self.verdict(corrected)]
+            p_values = "".join(f" ({format_p(p)})" for p in self.p_values)
+            text = ", ".join(numbers) + p_values
+        return [text, format_p(corrected) if self.is_tested() else "", self.verdict(corrected)]
 
     def verdict(self, corrected: float) -> str:
-        """In words."""
-        if len(self.differences) < max(self.seeds, 3):
+        """Return the verdict in words, given the corrected p."""
+        if not self._has_all_seeds():
             return f"open, {len(self.differences)} of {self.seeds} seeds"
-        if not self.tested():
+        if not self.is_tested():
             return "not shown: signs differ"
-        better = self.differences[0] > 0
+        is_better = self.differences[0] > 0
         if corrected < SIGNIFICANT:
-            return "shown" if better else "refuted"
-        return "not shown: not significant" if better else "not shown: the other way, not significant"
+            return "shown" if is_better else "refuted"
+        return f"not shown: {'' if is_better else 'the other way, '}not significant"
 
 
-def probability(value: float) -> str:
-    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
+def format_p(p_value: float) -> str:
+    """Format a p-value with three decimals."""
+    return f"{p_value:.3f}" if p_value >= 0.001 else "< 0.001"
 
 
 def holm(p_values: Sequence[float]) -> List[float]:
-    """Adjusted p-values, in the order given: none of the hypotheses is rejected wrongly with more than the level's probability.
+    """Adjust p-values for several tests, in the order given.
+
+    The probability that any true null hypothesis is rejected stays below the level.
 
     Source: Holm 1979, A simple sequentially rejective multiple test procedure.
     """
@@ -86,21 +109,30 @@ def holm(p_values: Sequence[float]) -> List[float]:
 
 
 def outcomes(study: Study, ledger: Ledger) -> Dict[Tuple[Claim, str], Outcome]:
-    """What the ledger says of every claim in every direction."""
-    finals = [entry for entry in ledger.current() if entry.get("phase") == "final"]
-    seeds, found = len(study.seeds), {}
+    """Return the outcome of every claim in every direction in which both arms run."""
+    finals, seeds = ledger.finals(), len(study.seeds)
     refused = {(arm.name, pair) for arm in study.arms for pair in arm.refused}
+    table = {}
     for number, claim in enumerate(study.claims):
         for pair in study.directions:
             if refused & {(claim.better[0], pair), (claim.worse[0], pair)}:
                 continue
             if study.metrics:
                 differences = _differences(claim, finals, pair, study.seeds)
-                p_values = [_t_test(differences)] if len(differences) >= max(seeds, 3) else []
+                enough = len(differences) >= max(seeds, LEAST_SEEDS)
+                p_values = [_t_test(differences)] if enough else []
             else:
-                listed = [ledger.get(f"claims/{pair}/seed{seed}").get("results", []) for seed in study.seeds]
-                results = [result for results in listed for result in results if result["claim"] == number]
-                differences = [result["difference"] for result in results]
-                p_values = [result["p"] for result in results]
-            found[claim, pair] = Outcome(differences, p_values, seeds)
-    return found
+                results = _list_results(study, ledger, number, pair)
+                differences = [entry["difference"] for entry in results]
+                p_values = [entry["p"] for entry in results]
+            table[claim, pair] = Outcome(differences, p_values, seeds)
+    return table
+
+
+def _list_results(study: Study, ledger: Ledger, claim: int, pair: str) -> List[Dict[str, Any]]:
+    """List the ledger's bootstraps of a claim in a direction, one per seed."""
+    results = []
+    for seed in study.seeds:
+        entries = ledger.get(f"claims/{pair}/seed{seed}").get("results", [])
+        results += [entry for entry in entries if entry["claim"] == claim]
+    return results

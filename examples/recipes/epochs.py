@@ -1,10 +1,10 @@
-"""Train for whole epochs with a schedule of as many updates: counts the updates, then becomes fairseq-train.
+"""Train for whole epochs: count the updates of their schedule, then become fairseq-train.
 
 python -m recipes.epochs WARMUP fairseq-train DATA --max-epoch N …
 
-fairseq's ``polynomial_decay`` needs the number of updates before training. It follows from the batches
-of an epoch, which the options and the data-bin decide. WARMUP is the share of the updates in which the
-rate rises; a ``--warmup-updates`` among the options replaces it.
+fairseq's ``polynomial_decay`` needs the number of updates before training. It follows from the
+batches of an epoch, which the options and the data-bin decide. WARMUP is the share of the updates
+in which the learning rate rises; a ``--warmup-updates`` among the options replaces it.
 """
 
 import logging
@@ -27,8 +27,9 @@ def count_updates(words: List[str]) -> int:
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
     sys.argv = words  # where fairseq looks for --user-dir
-    given = [*words[1:], "--total-num-update", "1"]  # which cannot be parsed without
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), given))
+    arguments = [*words[1:], "--total-num-update", "1"]  # without it they cannot be parsed
+    parser = options.get_training_parser()
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, arguments))
     if not cfg.optimization.max_epoch:
         raise ValueError("--max-epoch: missing; valid: the number of epochs, 1 or more")
     task, dataset = tasks.setup_task(cfg.task), cfg.dataset
@@ -52,13 +53,13 @@ def count_updates(words: List[str]) -> int:
 def main() -> None:
     """Run the command."""
     warmup, words = float(sys.argv[1]), sys.argv[2:]
-    logging.disable(logging.INFO)  # fairseq-train says the same again
+    logging.disable(logging.INFO)  # fairseq-train logs the same again
     updates = count_updates(words)
-    more = ["--total-num-update", str(updates)]
+    schedule = ["--total-num-update", str(updates)]
     if "--warmup-updates" not in words:
-        more += ["--warmup-updates", str(max(1, round(warmup * updates)))]
-    print(f"epochs: {updates:,} updates: {' '.join(more)}", file=sys.stderr, flush=True)
-    os.execvp(words[0], [*words, *more])
+        schedule += ["--warmup-updates", str(max(1, round(warmup * updates)))]
+    print(f"epochs: {updates:,} updates: {' '.join(schedule)}", file=sys.stderr, flush=True)
+    os.execvp(words[0], [*words, *schedule])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The ledger of a study: every run with its commands, facts and scores, and the points of grids that validation chooses by it."""
+"""The ledger of a study: every run with its commands, facts and scores."""
 
 import hashlib
 import json
@@ -13,56 +13,53 @@ from data_prep.io import read_json
 from .studies import Study
 
 FORMAT = 1
-LOWEST = float("-inf")
 
 
 class Ledger:
-    """Entries by key, on disk as JSON.
-
-    Entries made with other code than today's (see :func:`digest`) stay in the file and are listed, but never counted with today's.
+    """Entries by key, on disk as JSON. All are made with one version of the code.
 
     Args:
-        path: the JSON file, made when missing.
-        code: digest of the code that the results depend on.
+        path: the JSON file; a missing one has no entries.
+        code: digest of the code, see :func:`digest` (default: that of the entries).
+
+    Raises:
+        ValueError: another format, or entries of another version of the code.
     """
 
-    def __init__(self, path: Path, code: str):
-        self.path, self.code = path, code
+    def __init__(self, path: Path, code: Optional[str] = None):
         content = read_json(path) or {"format": FORMAT, "entries": []}
         if content.get("format") != FORMAT:
             raise ValueError(f"{path}: format {content.get('format')}; valid: {FORMAT}")
+        self.path = path
         self.entries: List[Dict[str, Any]] = content["entries"]
+        codes = {entry["code"] for entry in self.entries} | ({code} if code else set())
+        if len(codes) > 1:
+            raise ValueError(f"{path}: code {', '.join(sorted(codes))}; valid: entries of one code")
+        self.code = "".join(codes)
 
     def get(self, key: str) -> Dict[str, Any]:
-        """Today's entry of a run, empty when there is none."""
-        return next((entry for entry in self.entries if entry["key"] == key and entry["code"] == self.code), {})
+        """Return the entry of that key, empty if there is none."""
+        return next((entry for entry in self.entries if entry["key"] == key), {})
 
-    def current(self) -> List[Dict[str, Any]]:
-        """Entries made with today's code."""
-        return [entry for entry in self.entries if entry["code"] == self.code]
+    def runs(self, phase: Optional[str] = None) -> List[Dict[str, Any]]:
+        """Return the entries of runs (default: of both phases)."""
+        phases = (phase,) if phase else ("tune", "final")
+        return [entry for entry in self.entries if entry.get("phase") in phases]
 
-    def foreign(self) -> List[Dict[str, Any]]:
-        """Entries made with other code."""
-        return [entry for entry in self.entries if entry["code"] != self.code]
-
-    def largest(self) -> "Ledger":
-        """The same file, seen by the code with the most finished final runs; of equals, the one written last."""
-        finished: Dict[str, int] = {}
-        for entry in self.entries:
-            done = entry.get("phase") == "final" and entry["status"] == "done"
-            finished[entry["code"]] = finished.get(entry["code"], 0) + done
-        return Ledger(self.path, max(finished, key=lambda code: finished[code], default=self.code))
+    def finals(self) -> List[Dict[str, Any]]:
+        """Return the entries of final runs."""
+        return self.runs("final")
 
     def put(self, entry: Dict[str, Any]) -> None:
-        """Add or replace today's entry of a run, and write the file."""
-        entry = {**entry, "code": self.code}
-        kept = [old for old in self.entries if (old["key"], old["code"]) != (entry["key"], self.code)]
-        self.entries = sorted([*kept, entry], key=lambda one: (one["code"] != self.code, one["key"], one["code"]))
+        """Add or replace an entry, and write the file."""
+        entries = {previous["key"]: previous for previous in self.entries}
+        entries[entry["key"]] = {**entry, "code": self.code}
+        self.entries = [entries[key] for key in sorted(entries)]
         write_json(self.path, {"format": FORMAT, "entries": self.entries})
 
 
 def digest(root: Path, patterns: Sequence[str], settings: Dict[str, Any]) -> str:
-    """Digest of what the results depend on.
+    """Return the digest of what the results depend on.
 
     Args:
         root: the checkout.
@@ -74,24 +71,29 @@ def digest(root: Path, patterns: Sequence[str], settings: Dict[str, Any]) -> str
     """
     total = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for pattern in patterns:
-        found = sorted(path for path in root.glob(pattern) if path.is_file())
-        if not found:
+        paths = sorted(path for path in root.glob(pattern) if path.is_file())
+        if not paths:
             raise ValueError(f"code: {pattern} names no file under {root.name}/")
-        for path in found:
+        for path in paths:
             total.update(f"{path.relative_to(root).as_posix()} {sha256(path)}\n".encode())
     return total.hexdigest()[:16]
 
 
 def commit(root: Path) -> str:
-    """Commit of the checkout, marked when files differ from it; ``unknown`` outside a repository."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=root, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
+    """Return the checkout's commit, marked if files differ; ``unknown`` outside a repository."""
+    line = ["git", "describe", "--always", "--dirty"]
+    process = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False)
+    return process.stdout.strip() or "unknown"
 
 
-def output_of(finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int) -> Dict[str, Any]:
-    """Scores of one run and output; empty where it is not there."""
+def output_of(
+    finals: Sequence[Dict[str, Any]],
+    arm: str,
+    output: str,
+    pair: str,
+    seed: int,
+) -> Dict[str, Any]:
+    """Return the scores of one run and output, empty if they are missing."""
     for entry in finals:
         if (entry["arm"], entry["pair"], entry["seed"]) == (arm, pair, seed):
             return dict(entry.get("outputs", {}).get(output, {}))
@@ -99,43 +101,42 @@ def output_of(finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str
 
 
 def score_of(
-    finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int, metric: str = "bleu"
+    finals: Sequence[Dict[str, Any]],
+    arm: str,
+    output: str,
+    pair: str,
+    seed: int,
+    metric: str = "bleu",
 ) -> Optional[float]:
-    """Test score, or the mean over the subsets, of one run and output, if it is there."""
-    found = output_of(finals, arm, output, pair, seed)
-    if not found:
+    """Return the test score of one run and output, a mean where it has subsets; None if missing."""
+    scores = output_of(finals, arm, output, pair, seed)
+    if not scores:
         return None
-    return statistics.mean(found["subsets"].values()) if "subsets" in found else float(found[metric])
+    if "subsets" in scores:
+        return statistics.mean(scores["subsets"].values())
+    return float(scores[metric])
 
 
 def choose(study: Study, ledger: Ledger) -> Dict[str, int]:
-    """The point of each arm's grid with the best validation in the tuning phase; arms that are not complete are left out.
+    """Return for each arm the point of its grid with the best validation in tuning.
 
-    The metric of the study decides; in an arm whose task does not log it (stock multilingual translation has no BLEU), the loss.
+    Arms whose tuning is not finished, or has no validation, are left out.
     """
-    chosen = {arm.name: 0 for arm in study.arms if len(arm.grid) == 1}
+    points = {arm.name: 0 for arm in study.arms if len(arm.grid) == 1}
     for arm in (arm for arm in study.arms if len(arm.grid) > 1):
         jobs = [job for job in study.tuning() if job.arm is arm]
         entries = [ledger.get(job.key) for job in jobs]
         if not all(entry.get("status") for entry in entries):
             continue
-        scores = [best_validation(entry, study.metric(job.pair)) for entry, job in zip(entries, jobs)]
-        if by_loss(entries, study.metric(jobs[0].pair)):
-            losses = [[point["loss"] for point in entry.get("validation", [])] for entry in entries]
-            scores = [-min(found) if found else None for found in losses]
-        if any(score is not None for score in scores):
-            chosen[arm.name] = max(
-                range(len(jobs)), key=lambda number: LOWEST if scores[number] is None else scores[number]
-            )
-    return chosen
-
-
-def by_loss(entries: Sequence[Dict[str, Any]], metric: str) -> bool:
-    """True where no run of an arm has logged the metric."""
-    return all(best_validation(entry, metric) is None for entry in entries)
+        metric = study.metric(jobs[0].pair)
+        scores = {job.point: best_validation(entry, metric) for job, entry in zip(jobs, entries)}
+        validated = {point: score for point, score in scores.items() if score is not None}
+        if validated:
+            points[arm.name] = max(validated, key=lambda point: validated[point])
+    return points
 
 
 def best_validation(entry: Dict[str, Any], metric: str) -> Optional[float]:
-    """Best validation score of a run."""
-    scores = [point[metric] for point in entry.get("validation", []) if metric in point]
-    return max(scores) if scores else None
+    """Return the best validation score of a run, None if it has none."""
+    points = [point for point in entry.get("validation", []) if metric in point]
+    return max((point[metric] for point in points), default=None)

@@ -1,37 +1,44 @@
-"""The log of a training in a line now and then: ``fairseq-train … 2>&1 | tee LOG | python -m recipes.progress NAME``."""
+"""Show the log of a training as a line now and then.
+
+fairseq-train … 2>&1 | tee LOG | python -m recipes.progress NAME
+"""
 
 import json
 import sys
 import time
 
 SECONDS = 30.0
+"""Between two lines about training; every validation is shown."""
+NUMBERS = ("loss", "bleu", "ups")
 
 
-def shown(line: str) -> str:
-    """What a JSON line of the log says; empty for other lines."""
+def summarize(line: str) -> str:
+    """Return the news of a line of the log, empty if it has none."""
     start = line.find("{")
     try:
-        found = json.loads(line[start:]) if start >= 0 else {}
+        record = json.loads(line[start:]) if start >= 0 else {}
     except ValueError:
         return ""
-    for kind in ("valid", "train"):
-        updates = found.get(f"{kind}_num_updates", found.get("num_updates") if kind == "train" else None)
-        if updates is None:
-            continue
-        prefix = f"{kind}_" if f"{kind}_num_updates" in found else ""
-        values = [f"{name} {found[prefix + name]}" for name in ("loss", "bleu", "ups") if prefix + name in found]
-        return f"{'validation' if kind == 'valid' else 'training'}: update {updates}, {', '.join(values)}"
-    return ""
+    if "valid_num_updates" in record:
+        title, prefix = "validation", "valid_"
+    elif "train_num_updates" in record:
+        title, prefix = "training", "train_"
+    elif "num_updates" in record:
+        title, prefix = "training", ""
+    else:
+        return ""
+    numbers = [f"{name} {record[prefix + name]}" for name in NUMBERS if prefix + name in record]
+    return f"{title}: update {record[prefix + 'num_updates']}, {', '.join(numbers)}"
 
 
 def main() -> None:
     """Run the command."""
-    name, reported = sys.argv[1], 0.0
+    name, last_report = sys.argv[1], 0.0
     for line in sys.stdin:
-        text, now = shown(line), time.monotonic()
-        if text and (text.startswith("validation") or now - reported >= SECONDS):
+        text, now = summarize(line), time.monotonic()
+        if text and (text.startswith("validation") or now - last_report >= SECONDS):
             print(f"[{name}] {text}", flush=True)
-            reported = now
+            last_report = now
 
 
 if __name__ == "__main__":

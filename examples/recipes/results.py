@@ -1,8 +1,9 @@
-"""Pages and plots of what ``examples/results`` holds: ``python -m examples.recipes.results`` writes ``docs/results``.
+"""Pages and plots of what ``examples/results`` holds.
 
-``--publish DIR`` stores a study there first: its ledger and the archive of its outputs, in place of earlier ones; with
-``--partial`` one that is not finished, too. ``--restore DIR --study NAME`` does the opposite: another machine then makes
-only the missing runs.
+``python -m examples.recipes.results`` writes ``docs/results``. ``--publish DIR`` stores a study
+there first: its ledger and the archive of its outputs, in place of earlier ones; with ``--partial``
+also one that is not finished. ``--restore DIR --study NAME`` does the opposite, so that another
+machine makes only the missing runs.
 """
 
 import argparse
@@ -18,29 +19,32 @@ from data_prep.io import read_json
 from . import archive, plots, tables
 from .ledger import Ledger, digest
 from .studies import STUDIES, Study, read_study
-from .systems import names
+from .systems import list_names
 
 ROOT = STUDIES.parent.parent
 RESULTS = ROOT / "examples" / "results"
-"""Ledgers and archives: ``NAME.json``, ``NAME.tar.xz``, of the tables of further analyses ``NAME_analysis.tar.xz``."""
+"""Ledgers ``NAME.json``, archives ``NAME.tar.xz``, and of analyses ``NAME_analysis.tar.xz``."""
 PAGES = ROOT / "docs" / "results"
 ANALYSIS = "_analysis"
 LONG_TABLE = 40
-"""Lines."""
+"""Lines from which a table is shown as its plot alone."""
 
 FIGURE = re.compile(r"(?<![\d.,])\d+\.\d(?![\d.])")
 MEAN = re.compile(r"(?<= )\d+\.\d(?= ± | \(n = )")
 
 
-def figures(text: str) -> Set[str]:
-    """Numbers with one decimal."""
+def find_figures(text: str) -> Set[str]:
+    """Return the numbers with one decimal."""
     return set(FIGURE.findall(text))
 
 
 def show(study: Study) -> Dict[Path, str]:
-    """The page and the plot of a study, from its ledger alone; the page says whether the code has changed since."""
+    """Return page and plot of a study, by path.
+
+    The page says whether the code has changed since.
+    """
     today = digest(ROOT, study.code, study.settings())
-    ledger = Ledger(RESULTS / f"{study.name}.json", today).largest()
+    ledger = Ledger(RESULTS / f"{study.name}.json")
     return {
         PAGES / f"{study.name}.md": tables.render(study, ledger, today),
         PAGES / f"{study.name}.svg": plots.render(study, ledger),
@@ -48,148 +52,168 @@ def show(study: Study) -> Dict[Path, str]:
 
 
 def unknown_figures(study: Study, page: str) -> Set[str]:
-    """Numbers in the finding of a study that are no mean in its tables."""
-    return figures(study.finding) - set(MEAN.findall(page))
+    """Return the numbers in a study's finding that are no mean in its tables."""
+    return find_figures(study.finding) - set(MEAN.findall(page))
 
 
 def show_analyses(study: Study, path: Path) -> Dict[Path, str]:
-    """The page of the tables in an archive, with the plots that lie beside it.
+    """Return the page of the tables in an archive, with the plots that lie beside it.
 
-    A long table is shown as its plot, and of a folder with a comparison that alone: the archive has them all.
+    A long table is shown as its plot, and of a folder with a comparison that alone: the archive
+    has all tables.
     """
     name, members = path.name.removesuffix(archive.ENDING), archive.read(path)
     again = f"python -m examples.recipes.archive examples/results/{path.name} [MEMBER]"
     parts = [
         f"# {study.title}: analyses",
-        f"Of models of [{study.name}]({study.name}.md), whose notes say which and on what text. The archive also holds the "
-        f"tables that are not shown: `{again}`.",
+        f"Of models of [{study.name}]({study.name}.md), whose notes say which and on what text. "
+        f"The archive also holds the tables that are not shown: `{again}`.",
     ]
     for member, content in members.items():
         stem = member.removesuffix(".md")
-        comparison = stem.rpartition("/")[0] + "/comparison.md" if "/" in stem else "comparison.md"
-        if not member.endswith(".md") or comparison in set(members) - {member}:
+        folder = f"{stem.rpartition('/')[0]}/" if "/" in stem else ""
+        is_compared = f"{folder}comparison.md" in set(members) - {member}
+        if not member.endswith(".md") or is_compared:
             continue
-        text = re.sub(r"^##", "###", content.decode("utf-8"), flags=re.M).strip()
-        drawn = (PAGES / name / f"{stem}.svg").is_file()
-        if drawn and len(text.splitlines()) > LONG_TABLE:
-            text = f"{text.partition(chr(10))[0]} (`{member}`)"
-        parts += [f"## {stem}", text, *([f"![{stem}]({name}/{stem}.svg)"] if drawn else [])]
+        text = re.sub(r"^##", "###", content.decode("utf-8"), flags=re.MULTILINE).strip()
+        plot = f"{name}/{stem}.svg"
+        has_plot = (PAGES / plot).is_file()
+        if has_plot and len(text.splitlines()) > LONG_TABLE:
+            text = f"{text.splitlines()[0]} (`{member}`)"
+        parts += [f"## {stem}", text]
+        if has_plot:
+            parts.append(f"![{stem}]({plot})")
     return {PAGES / f"{name}.md": "\n\n".join(parts) + "\n"}
 
 
 def everything() -> Dict[Path, str]:
-    """Every page and plot of studies, and the page that lists them."""
-    studies = [read_study(STUDIES / f"{name}.yaml") for name in names(STUDIES)]
-    finished = [study for study in studies if (RESULTS / f"{study.name}.json").is_file()]
-    found = {PAGES / "index.md": tables.index(finished)}
-    for study in finished:
-        found.update(show(study))
+    """Return every page and plot of studies, and the page that lists them, by path."""
+    studies = [read_study(STUDIES / f"{name}.yaml") for name in list_names(STUDIES)]
+    published = [study for study in studies if (RESULTS / f"{study.name}.json").is_file()]
+    pages = {PAGES / "index.md": tables.render_index(published)}
+    for study in published:
+        pages.update(show(study))
         analyses = RESULTS / f"{study.name}{ANALYSIS}{archive.ENDING}"
         if analyses.is_file():
-            found.update(show_analyses(study, analyses))
-    return found
+            pages.update(show_analyses(study, analyses))
+    return pages
 
 
-def outputs_of(study: Study, ledger: Ledger, outputs: Path, partial: bool = False) -> Dict[str, bytes]:
-    """The outputs of every final run, ``KEY/FILE`` -> content; with ``partial`` of those that are done.
+def outputs_of(
+    study: Study,
+    ledger: Ledger,
+    outputs: Path,
+    partial: bool = False,
+) -> Dict[str, bytes]:
+    """Return the outputs of every final run, ``KEY/FILE`` -> content.
+
+    Args:
+        study: the study.
+        ledger: its runs.
+        outputs: folder of the outputs.
+        partial: leave out the runs that are not done.
 
     Raises:
-        ValueError: a run that is missing or has failed, an output that is not the one that was scored.
+        ValueError: a run that is missing or has failed, an output that is not the scored one.
     """
-    finals = {(one["arm"], one["pair"], one["seed"]): one for one in ledger.current() if one.get("phase") == "final"}
-    found = {}
-    for job in study.final({arm.name: 0 for arm in study.arms}):
-        entry = finals.get((job.arm.name, job.pair, job.seed), {})
-        if entry.get("status") != "done" and partial:
+    entries = {(entry["arm"], entry["pair"], entry["seed"]): entry for entry in ledger.finals()}
+    contents = {}
+    for job in study.final():
+        entry = entries.get((job.arm.name, job.pair, job.seed), {})
+        status = entry.get("status", "not run")
+        if status != "done" and partial:
             continue
-        if entry.get("status") != "done":
-            status = entry.get("status", "not run")
-            raise ValueError(
-                f"{job.arm.name}, {job.pair}, seed {job.seed}: {status}; valid: a study whose runs are done"
-            )
+        if status != "done":
+            run = f"{job.arm.name}, {job.pair}, seed {job.seed}"
+            raise ValueError(f"{run}: {status}; valid: a study whose runs are done")
         for stem, file in study.files(job).items():
             name = f"{entry['key']}/{file}"
-            found[name] = (outputs / name).read_bytes()
-            if hashlib.sha256(found[name]).hexdigest() != entry["outputs"][stem]["sha256"]:
+            contents[name] = (outputs / name).read_bytes()
+            if hashlib.sha256(contents[name]).hexdigest() != entry["outputs"][stem]["sha256"]:
                 raise ValueError(f"{outputs / name}: is not the one that was scored")
-    return found
+    return contents
 
 
 def publish(out: Path, partial: bool = False) -> List[Path]:
-    """Store the ledger and the outputs of a study, and name the figures of its finding that the new tables lack.
+    """Store ledger and outputs of a study; name figures of its finding that its tables lack.
 
     Raises:
-        ValueError: no folder of a study, or, without ``partial``, one that is not finished.
+        ValueError: no folder of a study or, without ``partial``, one that is not finished.
     """
     begun = read_json(out / "study.json")
     if not begun:
         raise ValueError(f"{out}: no study.json; valid: the folder of make study")
-    study, ledger = read_study(STUDIES / f"{begun['study']}.yaml"), Ledger(out / "ledger.json", begun["code"])
+    study = read_study(STUDIES / f"{begun['study']}.yaml")
+    ledger = Ledger(out / "ledger.json", begun["code"])
     members = outputs_of(study, ledger, out / "outputs", partial)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    stored = [RESULTS / f"{study.name}{ending}" for ending in (archive.ENDING, ".json")]
-    archive.write(stored[0], members)
-    stored[1].write_bytes((out / "ledger.json").read_bytes())
+    paths = [RESULTS / f"{study.name}{ending}" for ending in (archive.ENDING, ".json")]
+    archive.write(paths[0], members)
+    paths[1].write_bytes((out / "ledger.json").read_bytes())
     for figure in sorted(unknown_figures(study, tables.render(study, ledger, ledger.code))):
-        print(f"study {study.name}: finding: {figure} is no mean in the new tables: write it anew", file=sys.stderr)
-    return stored
+        advice = f"{figure} is no mean in the new tables: write it anew"
+        print(f"study {study.name}: finding: {advice}", file=sys.stderr)
+    return paths
 
 
 def restore(name: str, out: Path) -> List[Path]:
-    """Write the published runs of today's code into the folder of a study. Those that are there are left alone.
+    """Write the published runs of today's code into the folder of a study.
 
-    A run that starts from, or reads, what the study makes itself (a teacher) is left out: made again, that is another one.
-    Where every seed has its own, it is restored, and its start is not.
+    Those that are there are left alone. A run that starts from, or reads, what the study makes
+    itself (a teacher) is left out: made again, that is another one. Where every seed has its own,
+    the run is restored, and its start is not.
 
     Raises:
         ValueError: no such runs.
     """
     study = read_study(STUDIES / f"{name}.yaml")
-    ledger = Ledger(RESULTS / f"{name}.json", digest(ROOT, study.code, study.settings()))
-    made = {asset for asset, entry in study.assets.items() if "given" not in entry and not study.each_seed(asset)}
-    jobs = {
-        one["key"]: study.job(one["key"]) for one in ledger.current() if one.get("phase") and one["status"] == "done"
-    }
-    if not jobs:
-        raise ValueError(f"{ledger.path}: no run of today's code; valid: a study that was published with it")
+    ledger = Ledger(RESULTS / f"{name}.json")
+    entries = [entry for entry in ledger.runs() if entry["status"] == "done"]
+    if not entries or ledger.code != digest(ROOT, study.code, study.settings()):
+        valid = "valid: a study that was published with it"
+        raise ValueError(f"{ledger.path}: no run of today's code; {valid}")
+    assets = {name for name, entry in study.assets.items() if "given" not in entry}
+    trained_once = {name for name in assets if not study.each_seed(name)}
     members = archive.read(RESULTS / f"{name}{archive.ENDING}")
-    stored = []
-    for key, job in jobs.items():
+    paths = []
+    for entry in entries:
+        key, job = entry["key"], study.job(entry["key"])
         path = out / "entries" / f"{key}.json"
-        if path.is_file() or made & {job.arm.start, *job.arm.needs}:
+        if path.is_file() or trained_once & {job.arm.start, *job.arm.needs}:
             continue
         for file in study.files(job).values() if job.phase == "final" else ():
             target = out / "outputs" / key / file
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(members[f"{key}/{file}"])
-        write_json(path, {field: value for field, value in ledger.get(key).items() if field != "code"})
-        stored.append(path)
-    return stored
+        write_json(path, {field: entry[field] for field in entry if field != "code"})
+        paths.append(path)
+    return paths
 
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--publish", type=Path, metavar="DIR", help="folder of make study, whose outcome is stored first"
-    )
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
+    folder = {"type": Path, "metavar": "DIR"}
+    parser.add_argument("--publish", **folder, help="folder of make study that is stored first")
     parser.add_argument("--partial", action="store_true", help="publish a study with runs missing")
-    parser.add_argument("--restore", type=Path, metavar="DIR", help="folder of make study that gets the published runs")
+    parser.add_argument("--restore", **folder, help="folder of make study that gets runs")
     parser.add_argument("--study", help="name of the study to restore")
     args = parser.parse_args(argv)
     try:
         if args.restore:
-            print(f"{args.study}: {len(restore(args.study, args.restore))} published runs restored")
+            runs = restore(args.study, args.restore)
+            print(f"{args.study}: {len(runs)} published runs restored")
             return 0
-        stored = publish(args.publish, args.partial) if args.publish else []
+        paths = publish(args.publish, args.partial) if args.publish else []
         for path, text in everything().items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-            stored.append(path)
+            paths.append(path)
     except (ValueError, OSError, plots.MissingLibrary) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    for path in stored:
+    for path in paths:
         print(f"wrote {path}")
     return 0
 

@@ -1,126 +1,99 @@
-"""What the outputs of a run are worth: texts scored against a reference, or the numbers of test sets that a command wrote."""
+"""Scores of a run's outputs: of texts against a reference, or the numbers in logs of test sets."""
 
 import hashlib
-import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Mapping, Tuple
 
 from data_prep.io import read_lines
 from data_prep.score import System, score_systems
 
 from .studies import Claim, Job, Study
 
-GROUPS = {"trained": True, "zero-shot": False}
-"""Languages of a ``score_languages`` file that an output ``STEM.GROUP`` takes; ``STEM.LANGUAGE`` takes one."""
-
 
 class Scores:
-    """Scores outputs as a study says.
+    """Score outputs by the metric of a study.
 
     Args:
         study: the study.
-        read: content of an output, by ``KEY/FILE``: from a folder or an archive.
-        names: the folders ``data`` and ``out``.
+        read_output: returns the content of an output, by its name ``KEY/FILE``.
+        data: folder of the raw files.
+        out: folder of the study.
     """
 
-    def __init__(self, study: Study, read: Callable[[str], bytes], names: Dict[str, Path]):
-        self.study, self.read, self.names = study, read, names
+    def __init__(
+        self,
+        study: Study,
+        read_output: Callable[[str], bytes],
+        data: Path = Path(),
+        out: Path = Path(),
+    ):
+        self.study, self.read_output, self.data, self.out = study, read_output, data, out
 
     def of(self, job: Job) -> Dict[str, Any]:
-        """Output -> its scores, hash and signature.
+        """Return the scores of each output, with its hash and the signatures.
 
         Raises:
             ValueError: an output without the metric of the study.
         """
-        return self._subsets(job) if self.study.metrics else self._texts(job)
+        return self._read_logs(job) if self.study.metrics else self._score_texts(job)
 
-    def difference(self, claim: Claim, keys: Tuple[str, str], pair: str, seed: int) -> Tuple[float, float]:
-        """Score of the better output minus that of the worse one, and p of the paired bootstrap.
+    def difference(self, claim: Claim, keys: Tuple[str, str], pair: str) -> Tuple[float, float]:
+        """Return the better output's score minus the worse one's, and p of the paired bootstrap.
 
         Args:
             claim: names the outputs.
-            keys: runs of the better and of the worse arm.
+            keys: keys of the runs of the better and of the worse arm.
             pair: direction.
-            seed: of both runs.
         """
-        named = [(keys[1], claim.worse[1]), (keys[0], claim.better[1])]
-        names = [f"{key}/{output}.{self.study.target(pair)}" for key, output in named]
-        rows = self._score({str(number): name for number, name in enumerate(names)}, pair, seed)["systems"]
-        metric = self.study.score
-        return rows[1][metric] - rows[0][metric], rows[1]["p_values"][metric]
-
-    def _texts(self, job: Job) -> Dict[str, Any]:
-        """Texts are scored here; the reference is not part of the project."""
-        names = {stem: f"{job.key}/{file}" for stem, file in self.study.files(job).items()}
-        result = self._score(names, job.pair, job.seed)
-        keys = [*result["signatures"], "length_ratio"]
-        scores = {row["name"]: {key: row[key] for key in keys} for row in result["systems"]}
-        return {
-            stem: {**scores[stem], "sha256": self._hash(name), "signature": result["signatures"]}
-            for stem, name in names.items()
+        target = self.study.target(pair)
+        names = {
+            "worse": f"{keys[1]}/{claim.worse[1]}.{target}",
+            "better": f"{keys[0]}/{claim.better[1]}.{target}",
         }
+        baseline, row = self._score(names, pair)["systems"]
+        metric = self.study.score
+        return row[metric] - baseline[metric], row["p_values"][metric]
+
+    def _score_texts(self, job: Job) -> Dict[str, Any]:
+        names = {stem: f"{job.key}/{file}" for stem, file in self.study.files(job).items()}
+        report = self._score(names, job.pair)
+        signatures = report["signatures"]
+        scores = {}
+        for row in report["systems"]:
+            stem = row["name"]
+            numbers = {key: row[key] for key in (*signatures, "length_ratio")}
+            scores[stem] = {**numbers, "sha256": self._hash(names[stem]), "signature": signatures}
+        return scores
 
     def _hash(self, name: str) -> str:
-        return hashlib.sha256(self.read(name)).hexdigest()
+        return hashlib.sha256(self.read_output(name)).hexdigest()
 
-    def _score(self, names: Dict[str, str], pair: str, seed: int) -> Dict[str, Any]:
-        systems = [
-            System(stem, self.read(name).decode("utf-8").removesuffix("\n").split("\n")) for stem, name in names.items()
-        ]
-        reference, *more = self._references(pair, seed)
-        wanted = "rouge" if self.study.score.startswith("rouge") else self.study.score  # one metric gives three scores
-        metrics = list(dict.fromkeys([wanted, "bleu", "chrf"]))
-        languages = self.study.expected(pair)
-        return score_systems(systems, reference, metrics=metrics, more_references=more, languages=languages)
+    def _score(self, names: Mapping[str, str], pair: str) -> Dict[str, Any]:
+        """Score texts; the first is the baseline of the bootstrap."""
+        systems = []
+        for stem, name in names.items():
+            text = self.read_output(name).decode("utf-8").removesuffix("\n")
+            systems.append(System(stem, text.split("\n")))
+        reference = self.study.reference(pair, self.data, self.out)
+        lines = list(read_lines(reference, "reference", strict=False))
+        # ROUGE is one metric with three scores.
+        metric = "rouge" if self.study.score.startswith("rouge") else self.study.score
+        return score_systems(systems, lines, metrics=list(dict.fromkeys([metric, "bleu", "chrf"])))
 
-    def _references(self, pair: str, seed: int) -> List[List[str]]:
-        """All files that the study's pattern names, sorted: the first is the reference, the others are more of them."""
-        pattern = self.study.references(self.names, pair, seed)
-        found = sorted(pattern.parent.glob(pattern.name))
-        if not found:
-            raise ValueError(f"reference: {pattern} names no file")
-        return [list(read_lines(path, "reference", strict=False)) for path in found]
-
-    def _subsets(self, job: Job) -> Dict[str, Any]:
-        """The metric of the direction: subsets of a ``fairseq-validate`` log, or languages of a ``score_languages`` file."""
+    def _read_logs(self, job: Job) -> Dict[str, Any]:
+        """Read the metric of each subset from logs of fairseq-validate."""
         from fairseq_plugins.analysis.logs import numbers_of_subsets  # needs torch
 
-        outputs = {}
+        scores = {}
         for stem, file in self.study.files(job).items():
-            metric = job.arm.scoring[stem][0] if stem in job.arm.scoring else self.study.metric(job.pair)
             name = f"{job.key}/{file}"
-            text = self.read(name).decode("utf-8", errors="replace")
-            if self.study.tests:
-                entry = language_scores(name, text, stem.partition(".")[2], metric)
-            else:
-                numbers = numbers_of_subsets(text.splitlines(), name)
-                entry = {"subsets": {subset: found[metric] for subset, found in numbers.items() if metric in found}}
-            if not entry["subsets"]:
+            metric = self.study.metric(job.pair)
+            if stem in job.arm.scoring:
+                metric = job.arm.scoring[stem][0]
+            log = self.read_output(name).decode("utf-8", errors="replace")
+            numbers = numbers_of_subsets(log.splitlines(), name)
+            subsets = {subset: row[metric] for subset, row in numbers.items() if metric in row}
+            if not subsets:
                 raise ValueError(f"{name}: no {metric} for {stem}")
-            outputs[stem] = {**entry, "sha256": self._hash(name)}
-        return outputs
-
-
-def language_scores(name: str, text: str, group: str, metric: str) -> Dict[str, Any]:
-    """Language -> score of what ``data_prep.score_languages --json`` wrote, with the signature.
-
-    Args:
-        name: of the file, for errors.
-        text: its content.
-        group: one of :data:`GROUPS` or a language; empty for all languages.
-        metric: name of the score.
-
-    Raises:
-        ValueError: an unknown group.
-    """
-    content = json.loads(text)
-    rows = content["languages"]
-    if group in GROUPS:
-        rows = [row for row in rows if row["trained"] is GROUPS[group]]
-    elif group:
-        known = [row["language"] for row in rows]
-        if group not in known:
-            raise ValueError(f"output {name}, {group}: valid: {', '.join([*GROUPS, *known])}")
-        rows = [row for row in rows if row["language"] == group]
-    subsets = {row["language"]: row[metric] for row in rows if metric in row}
-    return {"subsets": subsets, "signature": content["signatures"]}
+            scores[stem] = {"subsets": subsets, "sha256": self._hash(name)}
+        return scores

@@ -14,23 +14,26 @@ from .systems import HERE, RecipeError
 
 LEAST_LINES = 1000
 HELD_OUT = 1000
-"""Lines for validation and for the test at most; a twentieth of a small text."""
-
+"""Largest number of lines for validation, and for the test."""
+HELD_OUT_SHARE = 0.05
+"""Largest share of the lines for validation, and for the test."""
 TOKENIZERS = {"zh": "zh", "ja": "char", "th": "char", "km": "char", "lo": "char", "my": "char"}
-"""sacreBLEU's, for languages that are written without spaces."""
+"""sacreBLEU's tokenizers of languages that are written without spaces."""
 
 
 class Settings(NamedTuple):
-    """What one run makes.
+    """Settings of one run.
 
     Attributes:
-        source_file, target_file: the text, line by line.
-        source, target: languages, the endings of the two files.
-        lines: of the text.
-        characters: different ones in both files together.
+        source_file: the text, line by line.
+        target_file: its translation, line by line.
+        source: language of the text, the ending of its file.
+        target: language of the translation.
+        lines: number of lines of each file.
+        characters: number of different characters in both files together.
         hours: budget of everything, in hours of wall time.
         seed: of the trainings.
-        masked_lm: folder of a pretrained model with its pieces and dictionary; None where one is trained.
+        masked_lm: folder of a pretrained model with pieces and dictionary; None if one is trained.
     """
 
     source_file: Path
@@ -45,75 +48,117 @@ class Settings(NamedTuple):
 
     @property
     def held_out(self) -> float:
-        """Share of the lines for validation, and for the test."""
-        return min(0.05, HELD_OUT / self.lines)
+        """Return the share of the lines for validation, and for the test."""
+        return min(HELD_OUT_SHARE, HELD_OUT / self.lines)
 
     @property
     def vocabulary(self) -> int:
-        """Pieces of both languages together, where they are learned here; scripts of many characters need more."""
+        """Return the number of pieces to learn; scripts of many characters need more."""
         return max(1000, min(8000, self.lines // 5), 2 * self.characters)
 
     @property
     def tokenizer(self) -> str:
-        """sacreBLEU's tokenizer of the target language."""
-        return TOKENIZERS.get(self.target.split("_")[0].split("-")[0], "13a")
+        """Return sacreBLEU's tokenizer of the target language."""
+        return TOKENIZERS.get(re.split("[_-]", self.target)[0], "13a")
 
     def record(self) -> Dict[str, Any]:
-        """What a folder is made of, for its ``settings.json``: the text by its hash, so that it may move."""
-        text = [sha256(path) for path in (self.source_file, self.target_file)]
-        values = {"SRC": [self.source, text[0]], "TGT": [self.target, text[1]], "SEED": self.seed}
-        return {**values, "MLM": str(self.masked_lm or "")}
+        """Return the content of ``settings.json``; hashes stand for the text, which may move."""
+        files = (self.source_file, self.target_file)
+        hashes = [sha256(path) for path in files]
+        return {
+            "SRC": [self.source, hashes[0]],
+            "TGT": [self.target, hashes[1]],
+            "SEED": self.seed,
+            "MLM": str(self.masked_lm or ""),
+        }
 
 
 def check_folder(run: Settings, folder: Path) -> None:
-    """Raise RecipeError where a folder was begun with other settings: what is finished there would be taken for this run's."""
+    """Compare the settings with those that a folder was begun with.
+
+    The hours count once they are divided.
+
+    Raises:
+        RecipeError: other settings, whose finished steps would be taken for this run's.
+    """
     file, plan = folder / "settings.json", folder / "plan.json"
     if not file.is_file():
         return
-    begun, asked = json.loads(file.read_text(encoding="utf-8")), run.record()
-    if plan.is_file():  # until the hours are divided, others may be given
-        begun["HOURS"], asked["HOURS"] = json.loads(plan.read_text(encoding="utf-8"))["hours"], run.hours
-    other = [f"{name} {begun.get(name)}" for name in asked if begun.get(name) != asked[name]]
-    if other:
-        raise RecipeError(
-            f"OUT {folder.resolve()}: was begun with {', '.join(other)}; valid: the same settings, or a new folder"
-        )
+    recorded, current = json.loads(file.read_text(encoding="utf-8")), run.record()
+    if plan.is_file():
+        recorded["HOURS"] = json.loads(plan.read_text(encoding="utf-8"))["hours"]
+        current["HOURS"] = run.hours
+    names = [name for name in current if recorded.get(name) != current[name]]
+    if names:
+        differences = ", ".join(f"{name} {recorded.get(name)}" for name in names)
+        valid = "valid: the same settings, or a new folder"
+        raise RecipeError(f"OUT {folder.resolve()}: was begun with {differences}; {valid}")
 
 
 def read_settings(config: Mapping[str, Any]) -> Settings:
-    """Check what the user gave. Raises RecipeError, naming the setting, the value and what is valid."""
-    given: Dict[str, Any] = {name: value for name, value in config.items() if value not in (None, "")}
-    rules = yaml.safe_load((HERE / "schema.yaml").read_text(encoding="utf-8"))["translator"]
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(rules).iter_errors(given))
-    if error is not None:
-        raise RecipeError(f"{'.'.join(map(str, error.absolute_path)) or 'settings'}: {error.message}")
-    source, target = Path(given["source"]), Path(given["target"])
-    (lines, characters), (others, more) = (_text(name, path) for name, path in (("SRC", source), ("TGT", target)))
-    if lines != others:
-        raise RecipeError(
-            f"SRC {source} has {lines:,} lines, TGT {target} {others:,}; valid: line i of each belongs together"
-        )
+    """Check the user's settings.
+
+    Raises:
+        RecipeError: a setting that is missing or wrong; names it, its value and what is valid.
+    """
+    entries = {name: config[name] for name in config if config[name] not in (None, "")}
+    _check_schema(entries)
+    source, target = Path(entries["source"]), Path(entries["target"])
+    lines, characters = _read_text("SRC", source)
+    target_lines, target_characters = _read_text("TGT", target)
+    if lines != target_lines:
+        counts = f"SRC {source} has {lines:,} lines, TGT {target} {target_lines:,}"
+        raise RecipeError(f"{counts}; valid: line i of each belongs together")
     if lines < LEAST_LINES:
         raise RecipeError(f"SRC {source}: {lines:,} lines; valid: {LEAST_LINES:,} at least")
-    languages = [path.suffix[1:] for path in (source, target)]
-    if languages[0] == languages[1] or not all(re.fullmatch(r"\w+", name) for name in languages):
-        raise RecipeError(
-            f"SRC {source}, TGT {target}: the languages are the endings of the files, here {languages[0] or 'none'} and "
-            f"{languages[1] or 'none'}; valid: two different ones of letters, digits and _, as my.en and my.cs"
-        )
-    masked_lm = Path(given["masked_lm"]) if "masked_lm" in given else None
-    for name in ("sentencepiece.bpe.model", "dict.txt") if masked_lm else ():
-        if not (masked_lm / name).is_file():
-            raise RecipeError(
-                f"MLM {masked_lm}: no {name} there; valid: the folder of a masked LM with its pieces and dictionary"
-            )
+    _check_languages(source, target)
+    masked_lm = Path(entries["masked_lm"]) if "masked_lm" in entries else None
+    _check_masked_lm(masked_lm)
     return Settings(
-        source, target, *languages, lines, len(characters | more), float(given["hours"]), given["seed"], masked_lm
+        source_file=source,
+        target_file=target,
+        source=source.suffix[1:],
+        target=target.suffix[1:],
+        lines=lines,
+        characters=len(characters | target_characters),
+        hours=float(entries["hours"]),
+        seed=entries["seed"],
+        masked_lm=masked_lm,
     )
 
 
-def _text(name: str, path: Path) -> Tuple[int, Set[str]]:
-    """Number of lines, and the characters that occur; what is not UTF-8 is named when the text is cleaned."""
+def _check_schema(config: Mapping[str, Any]) -> None:
+    rules = yaml.safe_load((HERE / "schema.yaml").read_text(encoding="utf-8"))["translator"]
+    errors = jsonschema.Draft202012Validator(rules).iter_errors(config)
+    error = jsonschema.exceptions.best_match(errors)
+    if error is not None:
+        setting = ".".join(map(str, error.absolute_path)) or "settings"
+        raise RecipeError(f"{setting}: {error.message}")
+
+
+def _check_languages(source: Path, target: Path) -> None:
+    """Raise RecipeError unless the endings of the files are two languages."""
+    languages = [path.suffix[1:] for path in (source, target)]
+    are_names = all(re.fullmatch(r"\w+", language) for language in languages)
+    if languages[0] == languages[1] or not are_names:
+        first, second = (language or "none" for language in languages)
+        raise RecipeError(
+            f"SRC {source}, TGT {target}: the languages are the endings of the files, here "
+            f"{first} and {second}; valid: two different ones of letters, digits and _, as my.en "
+            "and my.cs"
+        )
+
+
+def _check_masked_lm(folder: Optional[Path]) -> None:
+    """Raise RecipeError where the folder of a pretrained model lacks pieces or dictionary."""
+    for name in ("sentencepiece.bpe.model", "dict.txt") if folder else ():
+        if not (folder / name).is_file():
+            valid = "valid: the folder of a masked LM with its pieces and dictionary"
+            raise RecipeError(f"MLM {folder}: no {name} there; {valid}")
+
+
+def _read_text(name: str, path: Path) -> Tuple[int, Set[str]]:
+    """Return number of lines and set of characters; text that is not UTF-8 is reported later."""
     if not path.is_file():
         raise RecipeError(f"{name} {path}: no such file")
     lines, characters = 0, set()

@@ -6,23 +6,33 @@ from string import Template
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .arms import Arm, read_arm
-from .systems import HERE, RecipeError, chain, check, names
+from .systems import HERE, RecipeError, check, list_names, read_chain
 
 STUDIES, SETS = HERE.parent / "studies", HERE.parent / "sets"
 TEXTS = ("finding", "cannot_tell", "notes")
+"""Keys that a study does not take over from the one it is like."""
 REFUSED = "Refused:"
-"""How notes on arms that do not run in a direction begin."""
+"""First word of the notes on arms that do not run in a direction."""
 
 
 class Claim(NamedTuple):
-    """A difference that a study is asked about: ``better`` and ``worse`` are (arm, output)."""
+    """A difference that a study tests: ``better`` and ``worse`` are pairs of arm and output."""
 
     better: Tuple[str, str]
     worse: Tuple[str, str]
 
 
 class Job(NamedTuple):
-    """One run: a point of an arm's grid in a direction with a seed, in the phase ``tune`` or ``final``."""
+    """A run: a point of an arm's grid, in a direction, with a seed.
+
+    Attributes:
+        phase: ``tune`` or ``final``.
+        arm: what is trained.
+        pair: the direction.
+        seed: of the trainings.
+        point: index into the arm's grid.
+        limits: the study's budget in this phase.
+    """
 
     phase: str
     arm: Arm
@@ -33,20 +43,20 @@ class Job(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Identifies the run in the ledger; also the name of its folder."""
+        """Return the run's key in the ledger, which is also the name of its folder."""
         return f"{self.phase}/{self.pair}/{slug(self.arm.name)}-{self.point}/seed{self.seed}"
 
     @property
     def options(self) -> List[str]:
-        """The point of the grid, as words of a command line."""
-        words = [
-            [f"--{name}"] + [str(value)] * (value is not True) for name, value in self.arm.grid[self.point].items()
-        ]
-        return [word for both in words for word in both]
+        """Return the point of the grid as words of a command line."""
+        words: List[str] = []
+        for name, option in self.arm.grid[self.point].items():
+            words += [f"--{name}"] if option is True else [f"--{name}", str(option)]
+        return words
 
 
 class Study(NamedTuple):
-    """The whole study; see ``schema.yaml`` for the file."""
+    """A study; ``schema.yaml`` explains the keys of its file."""
 
     name: str
     title: str
@@ -57,24 +67,21 @@ class Study(NamedTuple):
     values: Mapping[str, Any]
     directions: Tuple[str, ...]
     seeds: Tuple[int, ...]
-    milestones: Tuple[int, ...]
     budget: Mapping[str, Mapping[str, Any]]
     metrics: Optional[Mapping[str, str]]
-    tests: Mapping[str, str]
     score: str
-    output_languages: Tuple[str, ...]
     assets: Mapping[str, Mapping[str, Any]]
     arms: Tuple[Arm, ...]
     claims: Tuple[Claim, ...]
     code: Tuple[str, ...]
 
     def metric(self, pair: str) -> str:
-        """What counts in validation, and in the logs of a study with metrics; texts are scored by ``score``."""
+        """Return the validation metric of a direction; of translations it is BLEU."""
         return self.metrics[pair] if self.metrics else "bleu"
 
     @property
     def by_updates(self) -> bool:
-        """True where updates alone limit a final run, not minutes."""
+        """Return whether updates alone limit a final run, not minutes."""
         return "minutes" not in self.budget["final"]
 
     @property
@@ -83,99 +90,102 @@ class Study(NamedTuple):
         return [note for note in self.notes if note.startswith(REFUSED)]
 
     def each_seed(self, asset: str) -> bool:
-        """True where every seed has an asset of its own."""
+        """Return whether every seed has an asset of its own."""
         return bool(self.assets[asset].get("each_seed"))
 
     def target(self, pair: str) -> str:
-        """The language of the outputs of a direction."""
+        """Return the language of the outputs of a direction."""
         return pair.partition("-")[2]
 
-    def expected(self, pair: str) -> Tuple[str, ...]:
-        """Languages to tell outputs of a direction by, the one that they should be in first; none where that is not asked."""
-        wanted = self.target(pair).rpartition("_")[2]
-        return (wanted, *(name for name in self.output_languages if name != wanted)) if self.output_languages else ()
-
-    def files(self, job: "Job") -> Dict[str, str]:
-        """Output -> its file: a text, a log of fairseq-validate, or the scores of a test by language, for several outputs."""
-        if self.tests:
-            return {stem: f"{stem.partition('.')[0]}.json" for stem in job.arm.outputs}
-        return {stem: f"{stem}.{'log' if self.metrics else self.target(job.pair)}" for stem in job.arm.outputs}
+    def files(self, job: Job) -> Dict[str, str]:
+        """Map each output of a run to its file: a text, or a log of fairseq-validate."""
+        ending = "log" if self.metrics else self.target(job.pair)
+        return {stem: f"{stem}.{ending}" for stem in job.arm.outputs}
 
     def limit(self, phase: str) -> str:
-        """Of a training in a phase, in words: updates, minutes or both."""
-        return in_words(self.budget[phase])
+        """Describe the limits of a training in a phase: updates, minutes or both."""
+        return describe_limits(self.budget[phase])
 
-    def references(self, names: Mapping[str, Path], pair: str, seed: int, test: str = "") -> Path:
-        """Pattern of the reference files; ``names`` has the folders ``data`` and ``out``, ``test`` is a key of ``tests``."""
-        split = self.tests[test] if test else self.set.get("test")
-        values = {
-            "data": names["data"],
-            "source": pair.partition("-")[0],
-            "target": self.target(pair),
-            "seed": seed,
-            "test": split,
-        }
-        return names["out"] / Template(self.set["reference"]).substitute(values)
+    def reference(self, pair: str, data: Path, out: Path) -> Path:
+        """Return the reference file of the test set.
+
+        Args:
+            pair: the direction.
+            data: folder of the raw files.
+            out: folder of the study, where the set may have made the file.
+        """
+        source, _, target = pair.partition("-")
+        values = {"data": data, "source": source, "target": target}
+        return out / Template(self.set["reference"]).substitute(values)
 
     def settings(self) -> Dict[str, Any]:
-        """What the files give to a result: part of the code's digest. Seeds, claims and texts may change freely."""
-        arms = {
-            arm.name: [
-                [stage._asdict() for stage in arm.stages],
-                arm.start,
-                arm.best,
-                arm.decoding,
-                arm.grid,
-                arm.directions,
-                arm.languages,
-                arm.scoring,
-            ]
-            for arm in self.arms
-        }
-        set_ = {key: self.set[key] for key in self.set if key != "title"}
-        found = {
+        """Return what the files contribute to a result, a part of the digest of the code.
+
+        Seeds, claims and texts may change freely. The constants None and ``tests`` belong to the
+        format of version 0.1.0: without them published runs would count as runs of other code.
+        """
+        arms = {}
+        for arm in self.arms:
+            stages = [stage._asdict() for stage in arm.stages]
+            decoding = [arm.decoding, arm.grid, arm.directions, None, arm.scoring]
+            arms[arm.name] = [stages, arm.start, arm.best, *decoding]
+        return {
             "arms": arms,
-            "set": set_,
+            "set": {key: entry for key, entry in self.set.items() if key != "title"},
             "assets": self.assets,
             "values": self.values,
             "budget": self.budget,
             "metrics": self.metrics,
-            "tests": self.tests,
+            "tests": {},
+            "score": self.score,
         }
-        languages = {"output_languages": self.output_languages} if self.output_languages else {}
-        return {**found, "score": self.score, **languages}
 
     def tuning(self) -> List[Job]:
-        """Every point of every grid on the first direction and seed; nothing where grids have one point."""
-        arms = [arm for arm in self.arms if len(arm.grid) > 1]
-        points = [(arm, point) for arm in arms for point in range(len(arm.grid))]
-        return [
-            Job("tune", arm, self.directions[0], self.seeds[0], point, self.budget["tune"]) for arm, point in points
-        ]
+        """List the tuning runs: all points of grids, on the first direction and seed.
 
-    def final(self, chosen: Mapping[str, int]) -> List[Job]:
-        """Every arm in every direction with every seed, seeds outermost: a study that ends early has whole rows."""
-        product = itertools.product(self.seeds, self.directions, self.arms)
-        runs = [(seed, pair, arm) for seed, pair, arm in product if pair not in arm.refused]
-        return [Job("final", arm, pair, seed, chosen[arm.name], self.budget["final"]) for seed, pair, arm in runs]
+        A grid of one point needs no run.
+        """
+        pair, seed = self.directions[0], self.seeds[0]
+        jobs = []
+        for arm in self.arms:
+            for point in range(len(arm.grid)) if len(arm.grid) > 1 else ():
+                jobs.append(Job("tune", arm, pair, seed, point, self.budget["tune"]))
+        return jobs
+
+    def final(self, points: Optional[Mapping[str, int]] = None) -> List[Job]:
+        """List the final runs: every arm in every direction with every seed.
+
+        Seeds are outermost, so that a study that ends early has whole rows.
+
+        Args:
+            points: arm -> point of its grid (default: the first one of each).
+        """
+        jobs = []
+        for seed, pair, arm in itertools.product(self.seeds, self.directions, self.arms):
+            if pair not in arm.refused:
+                point = points[arm.name] if points else 0
+                jobs.append(Job("final", arm, pair, seed, point, self.budget["final"]))
+        return jobs
 
     def job(self, key: str) -> Job:
-        """The run of that key. Raises KeyError."""
+        """Return the run of that key. Raises KeyError."""
         phase, pair, point, seed = key.split("/")
         for arm in self.arms:
             for number in range(len(arm.grid)):
                 if f"{slug(arm.name)}-{number}" == point:
-                    return Job(phase, arm, pair, int(seed[len("seed") :]), number, self.budget[phase])
+                    limits = self.budget[phase]
+                    return Job(phase, arm, pair, int(seed.removeprefix("seed")), number, limits)
         raise KeyError(key)
 
 
-def in_words(limits: Mapping[str, Any]) -> str:
-    """Return the limits of a training: epochs, updates, minutes or several."""
-    return " or ".join(f"{limits[unit]:,} {unit}" for unit in ("epochs", "updates", "minutes") if unit in limits)
+def describe_limits(limits: Mapping[str, Any]) -> str:
+    """Describe the limits of a training: epochs, updates, minutes or several."""
+    units = [unit for unit in ("epochs", "updates", "minutes") if unit in limits]
+    return " or ".join(f"{limits[unit]:,} {unit}" for unit in units)
 
 
 def slug(name: str) -> str:
-    """A name as part of a path."""
+    """Turn a name into a part of a path."""
     return "".join(letter if letter.isalnum() else "_" for letter in name.lower()).strip("_")
 
 
@@ -185,138 +195,139 @@ def read_study(path: Path) -> Study:
     Raises:
         RecipeError: keys, systems, sets, grids of different size, claims about what is not there.
     """
-    content = _merged(path)
-    own = path.resolve().parent.parent / "sets"
+    content = _merge_chain(path)
+    own_sets = path.resolve().parent.parent / "sets"
+    folder = own_sets if content["set"] in list_names(own_sets) else SETS
     try:
-        set_ = read_set(content["set"], own if content["set"] in names(own) else SETS, content["directions"])
+        set_content = read_set(content["set"], folder, content["directions"])
     except RecipeError as error:
         raise RecipeError(f"{path}: {error}") from error
-    assets, milestones = content.get("assets", {}), tuple(content.get("milestones", ()))
+    assets = content.get("assets", {})
     _check_assets(path, assets)
-    arms = tuple(read_arm(path, name, entry, assets, milestones) for name, entry in content["arms"].items())
-    sizes = {arm.name: len(arm.grid) for arm in arms}
-    if len(set(sizes.values())) != 1:
-        raise RecipeError(f"{path}: arms: every one must be tuned as hard, grids of one size; got {sizes}")
-    if max(sizes.values()) > 1 and "tune" not in content["budget"]:
-        raise RecipeError(f"{path}: budget: grids of several points need tune as well")
-    metrics, tests = content.get("metrics"), content.get("tests", {})
-    _check_scoring(path, content, set_, arms)
-    _check_milestones(path, milestones, content["budget"]["final"], arms)
-    sides = {(arm.name, stem) for arm in arms for stem in arm.outputs}
-    claims = [Claim(*((one[side][0], str(one[side][1])) for side in ("better", "worse"))) for one in content["claims"]]
-    for side in (side for claim in claims for side in claim):
-        if side not in sides:
-            raise RecipeError(f"{path}: claims: {list(side)}: valid: {', '.join(map(str, sorted(map(list, sides))))}")
-    unknown = set(content.get("values", {})) - set(set_.get("values", {}))
-    if unknown:
-        raise RecipeError(f"{path}: values: {', '.join(unknown)}: valid: {', '.join(set_.get('values', {})) or 'none'}")
+    arms = tuple(read_arm(path, name, entry, assets) for name, entry in content["arms"].items())
+    _check_grids(path, content, arms)
+    _check_scoring(path, content, set_content, arms)
+    _check_values(path, content, set_content)
     return Study(
-        path.stem,
-        content["title"],
-        content.get("finding", ""),
-        content.get("cannot_tell", ""),
-        (*content.get("notes", ()), *_refusals(arms, content["directions"])),
-        set_,
-        {**set_.get("values", {}), **content.get("values", {})},
-        tuple(content["directions"]),
-        tuple(content["seeds"]),
-        milestones,
-        content["budget"],
-        metrics,
-        tests,
-        content.get("score", "bleu"),
-        tuple(content.get("output_languages", ())),
-        assets,
-        arms,
-        tuple(claims),
-        tuple(content.get("code", ())),
+        name=path.stem,
+        title=content["title"],
+        finding=content.get("finding", ""),
+        cannot_tell=content.get("cannot_tell", ""),
+        notes=(*content.get("notes", ()), *_list_refusals(arms, content["directions"])),
+        set=set_content,
+        values={**set_content.get("values", {}), **content.get("values", {})},
+        directions=tuple(content["directions"]),
+        seeds=tuple(content["seeds"]),
+        budget=content["budget"],
+        metrics=content.get("metrics"),
+        score=content.get("score", "bleu"),
+        assets=assets,
+        arms=arms,
+        claims=_read_claims(path, content["claims"], arms),
+        code=tuple(content.get("code", ())),
     )
 
 
-def _refusals(arms: Sequence[Arm], directions: Sequence[str]) -> List[str]:
+def _read_claims(path: Path, entries: Sequence[Any], arms: Sequence[Arm]) -> Tuple[Claim, ...]:
+    """Read the claims. Raises RecipeError: one about an arm or output that is not there."""
+    valid = sorted([arm.name, stem] for arm in arms for stem in arm.outputs)
+    claims = []
+    for entry in entries:
+        sides = [[entry[name][0], str(entry[name][1])] for name in ("better", "worse")]
+        for side in sides:
+            if side not in valid:
+                raise RecipeError(f"{path}: claims: {side}: valid: {', '.join(map(str, valid))}")
+        claims.append(Claim(*map(tuple, sides)))
+    return tuple(claims)
+
+
+def _list_refusals(arms: Sequence[Arm], directions: Sequence[str]) -> List[str]:
     """Return a note for each reason why an arm does not run in some directions."""
     notes = []
     for arm in arms:
-        refused = {pair: arm.refused[pair] for pair in directions if pair in arm.refused}
-        for reason in dict.fromkeys(refused.values()):
-            pairs = [pair for pair in refused if refused[pair] == reason]
+        reasons = {pair: arm.refused[pair] for pair in directions if pair in arm.refused}
+        for reason in dict.fromkeys(reasons.values()):
+            pairs = [pair for pair in reasons if reasons[pair] == reason]
             notes.append(f"{REFUSED} {arm.name} of {', '.join(pairs)}: {reason}.")
     return notes
 
 
-def _check_scoring(path: Path, content: Mapping[str, Any], set_: Mapping[str, Any], arms: Sequence[Arm]) -> None:
-    """Raise RecipeError where metrics, tests, languages, outputs and the reference do not belong together."""
-    metrics, tests = content.get("metrics"), content.get("tests", {})
-    if metrics is not None and set(metrics) != set(content["directions"]):
-        raise RecipeError(f"{path}: metrics: {metrics}: valid: one for each of {content['directions']}")
-    for arm in arms:
-        if bool(tests) != bool(arm.languages):
-            raise RecipeError(f"{path}: arms.{arm.name}.languages: valid: with tests, and only with them")
-        unknown = {stem.partition(".")[0] for stem in arm.outputs} - set(tests)
-        if tests and unknown:
-            raise RecipeError(
-                f"{path}: arms.{arm.name}.outputs: {', '.join(sorted(unknown))}: valid: {', '.join(tests)}"
-            )
-        if arm.scoring and (tests or metrics is None):
-            raise RecipeError(f"{path}: arms.{arm.name}.outputs: run: valid in a study with metrics and without tests")
-    languages = content.get("output_languages", ())
-    wanted = {direction.rpartition("-")[2].rpartition("_")[2] for direction in content["directions"]}
-    if languages and (metrics is not None or wanted - set(languages)):
-        raise RecipeError(
-            f"{path}: output_languages: {', '.join(languages)}: valid: where texts are scored, with "
-            f"{', '.join(sorted(wanted))} among them"
-        )
-    if metrics is not None and not tests and "score" in content:
+def _check_grids(path: Path, content: Mapping[str, Any], arms: Sequence[Arm]) -> None:
+    """Raise RecipeError unless all grids have one size, and a budget if they are tuned."""
+    sizes = {arm.name: len(arm.grid) for arm in arms}
+    if len(set(sizes.values())) != 1:
+        raise RecipeError(f"{path}: arms: valid: grids of one size, got {sizes}")
+    if max(sizes.values()) > 1 and "tune" not in content["budget"]:
+        raise RecipeError(f"{path}: budget: grids of several points need tune as well")
+
+
+def _check_scoring(
+    path: Path,
+    content: Mapping[str, Any],
+    set_content: Mapping[str, Any],
+    arms: Sequence[Arm],
+) -> None:
+    """Raise RecipeError where metrics, outputs and the reference do not belong together."""
+    metrics, directions = content.get("metrics"), content["directions"]
+    if metrics is None and "reference" not in set_content:
+        name = content["set"]
+        raise RecipeError(f"{path}: set {name}: has no reference, which scores of texts need")
+    if metrics is not None and set(metrics) != set(directions):
+        raise RecipeError(f"{path}: metrics: {metrics}: valid: one for each of {directions}")
+    if metrics is not None and "score" in content:
         raise RecipeError(f"{path}: score: valid where texts are scored, not beside metrics")
-    if tests and metrics is None:
-        raise RecipeError(f"{path}: tests: need metrics: the score of the languages in each of {content['directions']}")
-    if (tests or metrics is None) and "reference" not in set_:
-        raise RecipeError(f"{path}: set {content['set']}: has no reference; valid: one, where texts are scored")
+    for arm in arms:
+        if arm.scoring and metrics is None:
+            key = f"arms.{arm.name}.outputs: run"
+            raise RecipeError(f"{path}: {key}: valid in a study with metrics")
+
+
+def _check_values(
+    path: Path,
+    content: Mapping[str, Any],
+    set_content: Mapping[str, Any],
+) -> None:
+    """Raise RecipeError where a study gives values that the set does not have."""
+    valid = set_content.get("values", {})
+    unknown = ", ".join(sorted(set(content.get("values", {})) - set(valid)))
+    if unknown:
+        raise RecipeError(f"{path}: values: {unknown}: valid: {', '.join(valid) or 'none'}")
 
 
 def _check_assets(path: Path, assets: Mapping[str, Any]) -> None:
-    """Raise RecipeError where one asset for all seeds would be made of one that every seed has."""
+    """Raise RecipeError where an asset of all seeds would be made of one that every seed has."""
     for name, entry in assets.items():
-        for other in (entry.get("start"), *entry.get("needs", ())):
-            if assets.get(other, {}).get("each_seed") and not entry.get("each_seed"):
+        for origin in (entry.get("start"), *entry.get("needs", ())):
+            if assets.get(origin, {}).get("each_seed") and not entry.get("each_seed"):
                 valid = f"valid: each_seed for {name} too"
-                raise RecipeError(f"{path}: assets.{name}: {other} is one of each seed; {valid}")
+                raise RecipeError(f"{path}: assets.{name}: {origin} is one of each seed; {valid}")
 
 
-def _check_milestones(path: Path, milestones: Sequence[int], limits: Mapping[str, Any], arms: Sequence[Arm]) -> None:
-    """Raise RecipeError where checkpoints after so many updates would not be written or kept."""
-    interval, updates = limits.get("interval"), limits.get("updates")
-    for milestone in milestones:
-        if not interval or not updates or milestone % interval or milestone > updates:
-            raise RecipeError(
-                f"{path}: milestones: {milestone}: valid: multiples of budget.final.interval ({interval}), at most "
-                f"budget.final.updates ({updates})"
-            )
-    if milestones and any(arm.languages or arm.scoring or len(arm.stages) > 1 for arm in arms):
-        raise RecipeError(f"{path}: milestones: valid where every arm is one training whose outputs are translations")
-
-
-def _merged(path: Path) -> Dict[str, Any]:
-    """A study's file on top of the one that it is like, whose texts are not its own."""
+def _merge_chain(path: Path) -> Dict[str, Any]:
+    """Merge a study with those it is like, without their texts."""
     merged: Dict[str, Any] = {}
-    for own in chain(path.stem, path.parent, "study"):
-        merged = {**{key: value for key, value in merged.items() if key not in TEXTS}, **own}
+    for entry in read_chain(path.stem, path.parent, "study"):
+        merged = {key: merged[key] for key in merged if key not in TEXTS}
+        merged.update(entry)
     check(merged, "study", path)
     return merged
 
 
 def read_set(name: str, folder: Path, directions: Sequence[str]) -> Dict[str, Any]:
-    """The set of that name, on top of the one that it is like. Raises RecipeError: no such set, or one without steps.
+    """Read the set of that name, merged with those it is like.
 
     Languages and pairs are those of the directions where the set names none.
+
+    Raises:
+        RecipeError: no such set, or one without steps.
     """
-    merged: Dict[str, Any] = {"steps": []}
-    for own in chain(name, folder, "set"):
-        steps = [*own.get("steps", merged["steps"]), *own.get("then", ())]
-        merged = {**merged, **{key: value for key, value in own.items() if key != "then"}, "steps": steps}
-    if not merged["steps"]:
-        raise RecipeError(f"set {name}: has no steps, nor has a set that it is like; valid: one at least")
+    content: Dict[str, Any] = {}
+    for entry in read_chain(name, folder, "set"):
+        content.update(entry)
+    if not content.get("steps"):
+        raise RecipeError(f"set {name}: has no steps, nor has a set that it is like")
     pairs = [direction for direction in directions if "-" in direction]
     languages = dict.fromkeys(language for pair in pairs for language in pair.split("-"))
-    once = {frozenset(pair.split("-")): pair for pair in reversed(pairs)}
-    return {"languages": list(languages), "pairs": list(reversed(once.values())), **merged}
+    unordered = {frozenset(pair.split("-")): pair for pair in reversed(pairs)}
+    defaults = {"languages": list(languages), "pairs": list(reversed(unordered.values()))}
+    return {**defaults, **content}

@@ -1,4 +1,4 @@
-"""Systems as files: reading and checking ``systems/*.yaml``, and the command lines that they stand for."""
+"""Systems as files: read and check ``systems/*.yaml``, and build the commands they describe."""
 
 import shlex
 from functools import cache
@@ -12,29 +12,32 @@ import yaml
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE.parent / "systems"
 WIDTH = 110
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C where the library is there
+"""Columns that a line of a command fills."""
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""PyYAML's loader in C where the library is installed, else the same in Python."""
 COMMON = "common"
-"""The file with what every system shares."""
+"""Name of the file with the options that every system shares."""
 SECTIONS = ("train", "translate", "validate")
 """Parts of a file that hold options."""
 
 
 class RecipeError(ValueError):
-    """A recipe that cannot be used; the message names the file, the key, the value and what is valid."""
+    """A recipe that cannot be used; the message names file, key, value and what is valid."""
 
 
 class System(NamedTuple):
     """A system: the options of its commands, those of ``common.yaml`` included.
 
     Attributes:
-        name: of its file.
+        name: of its file or variant.
         title: in tables.
-        starts_from: the system whose model it needs; None where it starts from random values.
+        starts_from: the system whose model it needs; None if it starts from random values.
         train: option of fairseq-train -> value.
-        warmup: share of the updates in which the rate rises, ``warmup_most`` updates at most.
+        warmup: share of the updates in which the learning rate rises.
+        warmup_most: largest number of these updates.
         average: number of checkpoints that are averaged.
         translate: option of fairseq-generate -> value; empty for a model that does not translate.
-        validate: option of fairseq-validate -> value; empty for one that does.
+        validate: option of fairseq-validate -> value; empty for a model that translates.
     """
 
     name: str
@@ -48,12 +51,16 @@ class System(NamedTuple):
     validate: Mapping[str, Any]
 
     def warmup_updates(self, updates: int) -> int:
-        """Updates of the warm-up in a training of so many, 1 at least."""
+        """Return the warm-up of a training of ``updates`` updates, at least 1."""
         return max(1, min(round(self.warmup * updates), self.warmup_most or updates))
 
 
 def read_document(path: Path, schema: str) -> Dict[str, Any]:
-    """Read a YAML file and check it by its part of ``schema.yaml``. Raises RecipeError, naming file, key and value."""
+    """Read a YAML file and check it by its part of ``schema.yaml``.
+
+    Raises:
+        RecipeError: the file cannot be read, or has an unknown key or a wrong value.
+    """
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), LOADER)
     except (OSError, yaml.YAMLError) as error:
@@ -63,116 +70,143 @@ def read_document(path: Path, schema: str) -> Dict[str, Any]:
 
 
 @cache
-def _validators() -> Dict[str, Any]:
+def _read_validators() -> Dict[str, Any]:
     rules = yaml.load((HERE / "schema.yaml").read_text(encoding="utf-8"), LOADER)
-    return {schema: jsonschema.Draft202012Validator(one) for schema, one in rules.items()}
+    return {name: jsonschema.Draft202012Validator(rule) for name, rule in rules.items()}
 
 
 def check(content: Any, schema: str, path: Path) -> None:
-    """Check what a file says by its part of ``schema.yaml``. Raises RecipeError, naming file, key and value."""
-    error = jsonschema.exceptions.best_match(_validators()[schema].iter_errors(content))
+    """Check the content of a file by its part of ``schema.yaml``.
+
+    Raises:
+        RecipeError: an unknown key or a wrong value, with file and key.
+    """
+    error = jsonschema.exceptions.best_match(_read_validators()[schema].iter_errors(content))
     if error is not None:
         key = ".".join(map(str, error.absolute_path)) or "the file"
         raise RecipeError(f"{path}: {key}: {error.message}")
 
 
 def read_system(name: str, folder: Path = FOLDER) -> System:
-    """The system of that name. Raises RecipeError: no such file, or an unknown key or a value of another type in it."""
-    content = _merged(name, folder)
+    """Read the system of that name, with the options of ``common.yaml``.
+
+    Raises:
+        RecipeError: no such name, an unknown key, or a value of another type.
+    """
+    content = _merge_chain(name, folder)
     common = read_document(folder / f"{COMMON}.yaml", "system")
-    sections = {kind: {**common[kind], **content[kind]} if content.get(kind) else {} for kind in SECTIONS}
-    sizes = content.get("warmup", 0.0), content.get("warmup_most"), content.get("average", 1)
+    sections: Dict[str, Any] = {kind: {} for kind in SECTIONS}
+    for kind in SECTIONS:
+        if content[kind]:
+            sections[kind] = {**common[kind], **content[kind]}
     return System(
-        name,
-        content["title"],
-        content.get("starts_from"),
-        sections["train"],
-        *sizes,
-        sections["translate"],
-        sections["validate"],
+        name=name,
+        title=content["title"],
+        starts_from=content.get("starts_from"),
+        warmup=content.get("warmup", 0.0),
+        warmup_most=content.get("warmup_most"),
+        average=content.get("average", 1),
+        **sections,
     )
 
 
 def find(name: str, folder: Path, schema: str) -> Tuple[Path, Dict[str, Any]]:
-    """Path and content of a file, or of a variant, which is ``like`` its file. Raises RecipeError: no such name."""
+    """Return path and content of a file or of a variant, which is ``like`` its file.
+
+    Raises:
+        RecipeError: neither a file nor a variant has that name.
+    """
     path = folder / f"{name}.yaml"
     if path.is_file() and name != COMMON:
         return path, read_document(path, schema)
-    for path in (one for one in _files(folder) if name in (_raw(one).get("variants") or {})):
-        return path, {"like": path.stem, **read_document(path, schema)["variants"][name]}
-    raise RecipeError(f"{schema} {name}: no such file or variant in {folder}; valid: {', '.join(names(folder))}")
+    for path in _list_files(folder):
+        if name in _list_variants(path):
+            return path, {"like": path.stem, **read_document(path, schema)["variants"][name]}
+    valid = ", ".join(list_names(folder))
+    raise RecipeError(f"{schema} {name}: no such file or variant in {folder}; valid: {valid}")
 
 
-def names(folder: Path) -> List[str]:
-    """Every name of a folder, of files and of variants. Raises RecipeError: one that is there twice."""
-    files = _files(folder)
-    found = sorted(
-        [path.stem for path in files] + [name for path in files for name in _raw(path).get("variants") or {}]
-    )
-    twice = sorted({name for name in found if found.count(name) > 1})
+def list_names(folder: Path) -> List[str]:
+    """List the names of all files and variants of a folder.
+
+    Raises:
+        RecipeError: a name that occurs twice.
+    """
+    names: List[str] = []
+    for path in _list_files(folder):
+        names += [path.stem, *_list_variants(path)]
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise RecipeError(f"{folder}: {', '.join(twice)}: named twice; valid: one file or one variant of a name")
-    return found
+        valid = "valid: one file or variant per name"
+        raise RecipeError(f"{folder}: {', '.join(twice)}: named twice; {valid}")
+    return sorted(names)
 
 
-def _files(folder: Path) -> List[Path]:
+def _list_files(folder: Path) -> List[Path]:
     return [path for path in sorted(folder.glob("*.yaml")) if path.stem != COMMON]
 
 
-def _raw(path: Path) -> Dict[str, Any]:
-    """A file that may be none of the schema; what cannot be read has no variants."""
+def _list_variants(path: Path) -> List[str]:
+    """List the variants of a file; a file that cannot be read has none."""
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), LOADER)
     except (OSError, yaml.YAMLError):
-        return {}
-    return content if isinstance(content, dict) else {}
+        return []
+    return list(content.get("variants") or {}) if isinstance(content, dict) else []
 
 
-def chain(name: str, folder: Path, schema: str) -> List[Dict[str, Any]]:
-    """The entry of that name after those that it is ``like``, the first of them at the beginning. Raises RecipeError: a circle."""
-    found: List[Dict[str, Any]] = []
-    before: List[str] = []
+def read_chain(name: str, folder: Path, schema: str) -> List[Dict[str, Any]]:
+    """Read an entry and all entries that it is ``like``, the most general one first.
+
+    Raises:
+        RecipeError: an unknown name, or a circle.
+    """
+    entries: List[Dict[str, Any]] = []
+    visited: List[str] = []
     while name:
-        path, own = find(name, folder, schema)
-        before.append(name)
-        found.insert(0, {key: value for key, value in own.items() if key not in ("like", "variants")})
-        name = own.get("like") or ""
-        if name in before:
+        path, entry = find(name, folder, schema)
+        visited.append(name)
+        name = entry.pop("like", None) or ""
+        entry.pop("variants", None)
+        entries.insert(0, entry)
+        if name in visited:
             raise RecipeError(f"{path}: like: {name}: goes round in a circle")
-    return found
+    return entries
 
 
-def _merged(name: str, folder: Path) -> Dict[str, Any]:
-    """A system's file on top of the one that it is like."""
-    merged: Dict[str, Any] = {}
-    for own in chain(name, folder, "system"):
-        sections = {
-            kind: {} if own.get(kind) == {} else {**merged.get(kind, {}), **own.get(kind, {})} for kind in SECTIONS
-        }
-        merged = {**merged, **own, **sections}
+def _merge_chain(name: str, folder: Path) -> Dict[str, Any]:
+    """Merge a system with those it is like; ``section: {}`` empties a section."""
+    merged: Dict[str, Any] = {kind: {} for kind in SECTIONS}
+    for entry in read_chain(name, folder, "system"):
+        sections = {kind: {**merged[kind], **entry.get(kind, {})} for kind in SECTIONS}
+        sections.update({kind: {} for kind in SECTIONS if entry.get(kind) == {}})
+        merged = {**merged, **entry, **sections}
     return merged
 
 
 def command(program: str, options: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """A command line for bash, in lines of moderate width.
+    """Build a command line for bash, in lines of moderate width.
 
     Args:
         program: the command with what comes before the options.
-        options: name -> value, where ``$NAME`` stands for a value below; True is an option alone, None and False leave it out.
-        values: what ``$NAME`` stands for.
+        options: name -> value, in which ``$NAME`` stands for one of ``values``. True is an option
+            without a value; None and False leave the option out.
+        values: name -> what ``$NAME`` stands for.
 
-    Raises RecipeError: a ``$NAME`` that is not among the values.
+    Raises:
+        RecipeError: a ``$NAME`` without a value.
     """
     lines = [program]
-    for name, value in options.items():
-        if value is None or value is False:
+    for name, option in options.items():
+        if option is None or option is False:
             continue
         word = f"--{name}"
-        if value is not True:
+        if option is not True:
             try:
-                word += f" {shlex.quote(Template(str(value)).substitute(values))}"
+                word += f" {shlex.quote(Template(str(option)).substitute(values))}"
             except (KeyError, ValueError) as error:
-                raise RecipeError(f"--{name} {value}: {error} has no value; valid: ${', $'.join(values)}") from error
+                valid = f"valid: ${', $'.join(values)}"
+                raise RecipeError(f"--{name} {option}: {error} has no value; {valid}") from error
         if len(lines[-1]) + len(word) < WIDTH:
             lines[-1] += f" {word}"
         else:

@@ -7,267 +7,299 @@ from typing import Any, Dict, List, Sequence
 from data_prep.score import TITLES
 
 from .claims import SIGNIFICANT, holm, outcomes
-from .ledger import Ledger, best_validation, by_loss, output_of, score_of
-from .studies import Claim, Study, in_words
+from .ledger import Ledger, best_validation, output_of, score_of
+from .studies import Claim, Study, describe_limits
+
+Entries = Sequence[Dict[str, Any]]
 
 
 def render(study: Study, ledger: Ledger, today: str, published: bool = True) -> str:
-    """The whole page: the finding where the runs are published, the tables, the claims, how it was run.
+    """Return the whole page.
 
     Args:
         study: the study.
-        ledger: as the code sees it whose runs are shown.
+        ledger: its runs.
         today: digest of the checkout's code.
-        published: whether the page lies with its plot in ``docs/results``; else beside ``ledger.json`` and ``plot.svg``.
+        published: whether the page lies with its plot in ``docs/results`` and begins with the
+            finding; else it lies beside ``ledger.json`` and ``plot.svg``.
     """
-    finals = [entry for entry in ledger.current() if entry.get("phase") == "final"]
+    finals = ledger.finals()
+    scored = any(entry.get("outputs") for entry in finals)
     parts = [f"# {study.title}"]
     if published:
-        parts.append(" ".join([f"**{study.finding}**", study.cannot_tell]).rstrip())
-    plot = f"{study.name}.svg" if published else "plot.svg"
-    scored = any(entry.get("outputs") for entry in finals)
-    parts += [f"## Test {named(study)}", _scores(study, finals)] if scored else []
-    parts += [f"![{f'Test {named(study)} and validation' if scored else 'Validation'} curves]({plot})"]
+        parts.append(f"**{study.finding}** {study.cannot_tell}".rstrip())
+    if scored:
+        parts += [f"## Test {name_score(study)}", _tabulate_scores(study, finals)]
+    alt = f"Test {name_score(study)} and validation" if scored else "Validation"
+    parts.append(f"![{alt} curves]({f'{study.name}.svg' if published else 'plot.svg'})")
     if study.metrics:
-        parts += ["## By language", *_by_subset(study, finals)]
+        parts += ["## By language", *_tabulate_subsets(study, finals)]
     elif scored:
-        parts += ["## Other measures, mean over the seeds", _others(study, finals)]
+        parts += ["## Other measures, mean over the seeds", _tabulate_measures(study, finals)]
     if study.by_updates and not study.metrics:
-        parts += [f"## Validation BLEU by {updates_of(finals)}", *_by_updates(study, finals)]
-    parts += ["## Claims", _claims(study, ledger)] if scored else []
-    parts += ["## How it was run", _conditions(study, ledger, today, published)]
-    parts += ["## Every run", _runs(study, ledger)]
-    if ledger.foreign():
-        parts += [
-            "## Runs with other code, not counted",
-            "\n".join(f"- {one['key']} ({one['commit']})" for one in ledger.foreign()),
-        ]
+        heading = f"## Validation BLEU by {name_updates(finals)}"
+        parts += [heading, *_tabulate_validations(study, finals)]
+    if scored:
+        parts += ["## Claims", _tabulate_claims(study, ledger)]
+    parts += ["## How it was run", _list_conditions(study, ledger, today, published)]
+    parts += ["## Every run", _tabulate_runs(study, ledger)]
     return "\n\n".join(parts) + "\n"
 
 
-def index(studies: Sequence[Study]) -> str:
-    """The page that lists the pages of studies."""
-    rows = [[f"[{study.title}]({study.name}.md)", study.finding, study.cannot_tell] for study in studies]
-    text = "Each page is made of a ledger and an archive of outputs in `examples/results` by `make results`. How to read them: "
-    text += "[studies](../studies.md)."
+def render_index(studies: Sequence[Study]) -> str:
+    """Return the page that lists the pages of studies."""
+    rows = []
+    for study in studies:
+        rows.append([f"[{study.title}]({study.name}.md)", study.finding, study.cannot_tell])
+    text = (
+        "Each page is made of a ledger and an archive of outputs in `examples/results` by "
+        "`make results`. How to read them: [studies](../studies.md)."
+    )
+    table = _format_table(["study", "finding", "what it cannot tell"], rows)
     pages = "```{toctree}\n:hidden:\n:glob:\n\n*\n```"
-    return (
-        "\n\n".join(
-            ["# Results of the studies", text, _table(["study", "finding", "what it cannot tell"], rows), pages]
-        )
-        + "\n"
-    )
+    return "\n\n".join(["# Results of the studies", text, table, pages]) + "\n"
 
 
-def _conditions(study: Study, ledger: Ledger, today: str, published: bool) -> str:
-    entries = [entry for entry in ledger.current() if entry.get("phase")]
-    machines = sorted({entry["machine"] for entry in entries if "machine" in entry})
-    outputs = [one for entry in entries for one in entry.get("outputs", {}).values()]
-    signatures = _signatures(study, outputs)
-    # Today's digest is not named: a page that has said "changed" stays true, whatever changes next.
-    since = "unchanged since" if ledger.code == today else "**changed since**, today's code may give other numbers"
-    again = f"`make study STUDY={study.name}` runs it again"
-    made = (
-        f"Made from `examples/results/{study.name}.json`; the outputs are in `{study.name}.tar.xz` beside it; {again}."
-    )
-    wanted = len(study.final({arm.name: 0 for arm in study.arms}))
-    done = sum(entry["phase"] == "final" and entry["status"] == "done" for entry in entries)
-    lines = [
-        _budget(study, ledger),
-        "",
-        *([f"- {done} of {wanted} final runs are there."] if done < wanted else []),
-        *([f"- {made}"] if published else []),
-        *(f"- {note}" for note in study.notes),
-        f"- Machine: {'; '.join(machines) or 'no run yet'}",
-        *_measures(study),
-        *([f"- {named(study)}: `{'`, `'.join(signatures)}`"] if signatures else []),
-        f"- Code: `{ledger.code}`; commits: {', '.join(sorted({entry['commit'] for entry in entries})) or 'none'}; {since}",
-    ]
-    assets = ledger.get("assets")
-    lines += [f"- `{path}`: sha256 `{value[:16]}`" for path, value in sorted(assets.get("hashes", {}).items())]
-    return "\n".join(lines)
-
-
-def named(study: Study) -> str:
-    """What the tables show."""
+def name_score(study: Study) -> str:
+    """Return the name of the scores in tables and plots."""
     return "scores" if study.metrics else TITLES[study.score]
 
 
-def _signatures(study: Study, outputs: Sequence[Dict[str, Any]]) -> List[str]:
-    """Signatures of the metrics that the tables show."""
-    wanted = {*(study.metrics or {"": study.score}).values(), *(["language"] if study.output_languages else [])}
-    return sorted({text for one in outputs for metric, text in one.get("signature", {}).items() if metric in wanted})
+def name_updates(finals: Entries) -> str:
+    """Return what validation is shown over: of several stages, the last one alone is validated."""
+    has_stages = any(entry.get("earlier_updates") for entry in finals)
+    return "updates of the last stage" if has_stages else "updates"
 
 
-def _metric_title(study: Study, pair: str) -> str:
+# ---- How it was run. ----
+
+
+def _list_conditions(study: Study, ledger: Ledger, today: str, published: bool) -> str:
+    entries = ledger.runs()
+    machines = sorted({entry["machine"] for entry in entries if "machine" in entry})
+    commits = sorted({entry["commit"] for entry in entries})
+    signatures = _list_signatures(study, entries)
+    # Today's digest is not named: a page that has said "changed" stays true, whatever changes next.
+    since = "**changed since**, today's code may give other numbers"
+    if ledger.code == today:
+        since = "unchanged since"
+    expected = len(study.final())
+    finished = sum(entry["status"] == "done" for entry in ledger.finals())
+    lines = [_describe_budget(study), ""]
+    if finished < expected:
+        lines.append(f"- {finished} of {expected} final runs are there.")
+    if published:
+        lines.append(
+            f"- Made from `examples/results/{study.name}.json`; the outputs are in "
+            f"`{study.name}.tar.xz` beside it; `make study STUDY={study.name}` runs it again."
+        )
+    lines += [f"- {note}" for note in study.notes]
+    lines.append(f"- Machine: {'; '.join(machines) or 'no run yet'}")
+    if study.metrics:
+        measures = [f"{pair} {_name_metric(study, pair)}" for pair in study.directions]
+        lines.append(f"- Scores in per cent: {', '.join(measures)}")
+    if signatures:
+        lines.append(f"- {name_score(study)}: `{'`, `'.join(signatures)}`")
+    lines.append(f"- Code: `{ledger.code}`; commits: {', '.join(commits) or 'none'}; {since}")
+    hashes = ledger.get("assets").get("hashes", {})
+    lines += [f"- `{path}`: sha256 `{hashes[path][:16]}`" for path in sorted(hashes)]
+    return "\n".join(lines)
+
+
+def _list_signatures(study: Study, entries: Entries) -> List[str]:
+    """List the signatures of the metric that the tables show."""
+    outputs = [output for entry in entries for output in entry.get("outputs", {}).values()]
+    texts = {output.get("signature", {}).get(study.score) for output in outputs}
+    return sorted(text for text in texts if text)
+
+
+def _name_metric(study: Study, pair: str) -> str:
     return f"{study.metric(pair)}, mean over languages" if study.metrics else TITLES[study.score]
 
 
-def _measures(study: Study) -> List[str]:
-    if not study.metrics:
-        return []
-    return ["- Scores in per cent: " + ", ".join(f"{pair} {_metric_title(study, pair)}" for pair in study.directions)]
-
-
-def _budget(study: Study, ledger: Ledger) -> str:
+def _describe_budget(study: Study) -> str:
     points, final = len(study.arms[0].grid), f"at most {study.limit('final')}"
-    others = [f"{arm.name}: {in_words(arm.stages[-1].limits)}" for arm in study.arms if arm.stages[-1].limits]
-    own = f" ({'; '.join(others)})" if others else ""
+    exceptions = []
+    for arm in study.arms:
+        if arm.stages[-1].limits:
+            exceptions.append(f"{arm.name}: {describe_limits(arm.stages[-1].limits)}")
+    apart = f" ({'; '.join(exceptions)})" if exceptions else ""
     if points == 1:
-        return f"Training: {final} per run{own}; nothing is tuned."
-    by = "score" if study.metrics else "BLEU"
-    tuned = [one for one in ledger.current() if one.get("phase") == "tune" and one["status"] == "done"]
-    runs = {arm.name: [one for one in tuned if one["arm"] == arm.name] for arm in study.arms}
-    lacking = [name for name, found in runs.items() if found and by_loss(found, study.metric(study.directions[0]))]
-    but = f" (the loss where a task logs none: {', '.join(lacking)})" if lacking else ""
+        return f"Training: {final} per run{apart}; nothing is tuned."
     return (
-        f"Training: at most {study.limit('tune')} per tuning run, {final} per final run, the same for every arm{own}; "
-        f"{points} settings per arm are tried on {study.directions[0]} with seed {study.seeds[0]} and chosen by validation "
-        f"{by}{but}."
+        f"Training: at most {study.limit('tune')} per tuning run, {final} per final run, the same "
+        f"for every arm{apart}; {points} settings per arm are tried on {study.directions[0]} with "
+        f"seed {study.seeds[0]} and chosen by validation {'score' if study.metrics else 'BLEU'}."
     )
 
 
-def _scores(study: Study, finals: Sequence[Dict[str, Any]]) -> str:
-    """Arm and output down, direction and seed across, mean and standard deviation at the end of each direction."""
+# ---- Scores. ----
+
+
+def _tabulate_scores(study: Study, finals: Entries) -> str:
+    """Return a table: arm and output down; direction and seed across, with mean and deviation."""
     columns = ["system", "decoding"]
     for pair in study.directions:
         columns += [f"{pair}, seed {seed}" for seed in study.seeds] + [f"{pair}, mean ± sd"]
     rows = []
     for arm in study.arms:
-        for output, text in arm.outputs.items():
-            cells = [arm.name, text]
+        for output, title in arm.outputs.items():
+            cells = []
             for pair in study.directions:
-                values = [score_of(finals, arm.name, output, pair, seed, study.score) for seed in study.seeds]
-                cells += ["" if value is None else f"{value:.1f}" for value in values]
-                cells.append(_mean([value for value in values if value is not None]))
-            rows.append(cells)
-    return _table(columns, [cells for cells in rows if any(cells[2:])])
+                place = (arm.name, output, pair)
+                scores = [score_of(finals, *place, seed, study.score) for seed in study.seeds]
+                cells += ["" if score is None else f"{score:.1f}" for score in scores]
+                cells.append(_format_mean([score for score in scores if score is not None]))
+            if any(cells):
+                rows.append([arm.name, title, *cells])
+    return _format_table(columns, rows)
 
 
-def _others(study: Study, finals: Sequence[Dict[str, Any]]) -> str:
-    """Arm and output down, direction and measure across: lengths, whose share a score hides, and scores of other kinds."""
-    measures = [name for name in ("bleu", "chrf", "language", "length_ratio") if name != study.score]
-    if not study.output_languages:
-        measures.remove("language")
-    titles = {**TITLES, "length_ratio": "length ratio"}
-    columns = ["system", "decoding", *(f"{pair}, {titles[name]}" for pair in study.directions for name in measures)]
+def _tabulate_measures(study: Study, finals: Entries) -> str:
+    """Return a table: arm and output down; direction and measure across.
+
+    The measures are lengths, whose part in a score BLEU hides, and other scores.
+    """
+    titles = {"bleu": TITLES["bleu"], "chrf": TITLES["chrf"], "length_ratio": "length ratio"}
+    titles.pop(study.score, None)
+    columns = ["system", "decoding"]
+    columns += [f"{pair}, {title}" for pair in study.directions for title in titles.values()]
     rows = []
     for arm in study.arms:
-        for output, text in arm.outputs.items():
-            cells = [arm.name, text]
-            for pair, name in itertools.product(study.directions, measures):
-                found = [output_of(finals, arm.name, output, pair, seed) for seed in study.seeds]
-                values = [one[name] for one in found if name in one]
-                cells.append(f"{statistics.mean(values):.{2 if name == 'length_ratio' else 1}f}" if values else "")
-            rows.append(cells)
-    return _table(columns, [cells for cells in rows if any(cells[2:])])
+        for output, title in arm.outputs.items():
+            cells = []
+            for pair, measure in itertools.product(study.directions, titles):
+                runs = [output_of(finals, arm.name, output, pair, seed) for seed in study.seeds]
+                numbers = [scores[measure] for scores in runs if measure in scores]
+                decimals = 2 if measure == "length_ratio" else 1
+                cells.append(f"{statistics.mean(numbers):.{decimals}f}" if numbers else "")
+            if any(cells):
+                rows.append([arm.name, title, *cells])
+    return _format_table(columns, rows)
 
 
-def updates_of(finals: Sequence[Dict[str, Any]]) -> str:
-    """What validation is shown over: systems of several stages are validated in the last one alone."""
-    return "updates of the last stage" if any(entry.get("earlier_updates") for entry in finals) else "updates"
-
-
-def _by_updates(study: Study, finals: Sequence[Dict[str, Any]]) -> List[str]:
-    """A table per direction: arm down, updates across, mean and standard deviation over the seeds that were validated then."""
+def _tabulate_validations(study: Study, finals: Entries) -> List[str]:
+    """Return a table per direction: arm down, updates across, mean and deviation over the seeds."""
     parts = []
     for pair in study.directions:
-        found: Dict[str, Dict[int, List[float]]] = {}
-        for entry in (one for one in finals if one["pair"] == pair):
-            for point in (point for point in entry.get("validation", []) if "bleu" in point):
-                found.setdefault(entry["arm"], {}).setdefault(int(point["num_updates"]), []).append(point["bleu"])
-        columns = sorted({updates for points in found.values() for updates in points})
-        arms = [arm.name for arm in study.arms if arm.name in found]
-        rows = [[arm, *(_mean(found[arm].get(updates, [])) for updates in columns)] for arm in arms]
-        parts += [f"{pair}:", _table(["system", *(f"{updates:,}" for updates in columns)], rows)]
-    return parts
-
-
-def _by_subset(study: Study, finals: Sequence[Dict[str, Any]]) -> List[str]:
-    """A table a direction: arm and output down, subsets across, mean and standard deviation over the seeds."""
-    parts = []
-    for pair in study.directions:
-        found = {
-            (arm.name, output, seed): output_of(finals, arm.name, output, pair, seed).get("subsets", {})
-            for arm in study.arms
-            for output in arm.outputs
-            for seed in study.seeds
-        }
-        subsets = list(dict.fromkeys(subset for scores in found.values() for subset in scores))
+        scores: Dict[str, Dict[int, List[float]]] = {}
+        for entry in (entry for entry in finals if entry["pair"] == pair):
+            for point in entry.get("validation", []):
+                if "bleu" in point:
+                    by_updates = scores.setdefault(entry["arm"], {})
+                    by_updates.setdefault(int(point["num_updates"]), []).append(point["bleu"])
+        columns = sorted({updates for by_updates in scores.values() for updates in by_updates})
         rows = []
-        for arm in study.arms:
-            for output, text in arm.outputs.items():
-                scores = [found[arm.name, output, seed] for seed in study.seeds]
-                cells = [_mean([one[subset] for one in scores if subset in one]) for subset in subsets]
-                rows.append([arm.name, text, *cells])
-        parts += [f"{pair}, {study.metric(pair)}:", _table(["system", "output", *subsets], rows)]
+        for arm in (arm.name for arm in study.arms if arm.name in scores):
+            rows.append([arm, *(_format_mean(scores[arm].get(updates, [])) for updates in columns)])
+        table = _format_table(["system", *(f"{updates:,}" for updates in columns)], rows)
+        parts += [f"{pair}:", table]
     return parts
 
 
-def _mean(values: Sequence[float]) -> str:
-    if not values:
+def _tabulate_subsets(study: Study, finals: Entries) -> List[str]:
+    """Return a table per direction: arm and output down, subsets across, mean over the seeds."""
+    parts = []
+    for pair in study.directions:
+        scores = {}
+        for arm in study.arms:
+            for output, title in arm.outputs.items():
+                runs = [output_of(finals, arm.name, output, pair, seed) for seed in study.seeds]
+                scores[arm.name, title] = [run.get("subsets", {}) for run in runs]
+        subsets = list(dict.fromkeys(itertools.chain(*itertools.chain(*scores.values()))))
+        rows = []
+        for names, by_seed in scores.items():
+            numbers = [[run[subset] for run in by_seed if subset in run] for subset in subsets]
+            rows.append([*names, *map(_format_mean, numbers)])
+        table = _format_table(["system", "output", *subsets], rows)
+        parts += [f"{pair}, {study.metric(pair)}:", table]
+    return parts
+
+
+def _format_mean(numbers: Sequence[float]) -> str:
+    if not numbers:
         return ""
-    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{spread} (n = {len(values)})"
+    spread = f" ± {statistics.stdev(numbers):.1f}" if len(numbers) > 1 else ""
+    return f"{statistics.mean(numbers):.1f}{spread} (n = {len(numbers)})"
 
 
-def _claims(study: Study, ledger: Ledger) -> str:
-    """A claim is shown where the sign agrees in every seed, three at least, and p < 0.05 after Holm's correction over the page.
+# ---- Claims. ----
 
-    p is that of a paired t-test over the seeds where the study has metrics. Else every seed has one of a paired bootstrap and the
-    second largest counts: one seed may have none. These are two-sided and the signs must agree, so of two seeds without a true
-    difference one has a small p and the sign of the others with at most the level's probability, dependent or not.
+
+def _tabulate_claims(study: Study, ledger: Ledger) -> str:
+    """Return the table of the claims, with the rule of its verdicts.
+
+    A claim is shown if the sign agrees in every seed, at least three, and p < 0.05 after Holm's
+    correction over the page. p is that of a paired t-test over the seeds where the study has
+    metrics. Else every seed has one of a paired bootstrap, and the second largest counts: one seed
+    may have none. These are two-sided and the signs must agree. So without a true difference one
+    of two seeds has a small p, and the sign of the others, with at most the level's probability,
+    whether they depend on each other or not.
     """
-    found = outcomes(study, ledger)
-    corrected = holm([outcome.p_value() for outcome in found.values()])
-    rows = [
-        [_title(study, claim), pair, *outcome.cells(p)] for ((claim, pair), outcome), p in zip(found.items(), corrected)
-    ]
-    kind = "a paired t-test over the seeds" if study.metrics else "the second largest of the seeds' paired bootstraps"
-    note = (
-        f"Shown, or refuted: the same sign in every one of the seeds (three at least) and p < {SIGNIFICANT:g} after Holm's "
-        f"correction over all rows. The p of a row: {kind}; 1 where seeds are missing or signs differ."
-    )
+    table = outcomes(study, ledger)
+    corrected = holm([outcome.p_value() for outcome in table.values()])
+    rows = []
+    for ((claim, pair), outcome), p_value in zip(table.items(), corrected):
+        rows.append([_name_claim(study, claim), pair, *outcome.cells(p_value)])
+    kind = "a paired t-test over the seeds"
     columns = ["claim", "task", "difference by seed (p)"]
     if not study.metrics:
-        columns = ["claim", "direction", f"{named(study)} difference by seed (p)"]
-    return _table([*columns, "p, Holm", "verdict"], rows) + "\n\n" + note
+        kind = "the second largest of the seeds' paired bootstraps"
+        columns = ["claim", "direction", f"{name_score(study)} difference by seed (p)"]
+    note = (
+        "Shown, or refuted: the same sign in every one of the seeds (three at least) and "
+        f"p < {SIGNIFICANT:g} after Holm's correction over all rows. "
+        f"The p of a row: {kind}; 1 where seeds are missing or signs differ."
+    )
+    return _format_table([*columns, "p, Holm", "verdict"], rows) + "\n\n" + note
 
 
-def _title(study: Study, claim: Claim) -> str:
-    """Arm and decoding of both sides, as the table of scores names them."""
-    outputs = {arm.name: arm.outputs for arm in study.arms}
-    return " better than ".join(f"{arm} ({outputs[arm][output]})" for arm, output in (claim.better, claim.worse))
+def _name_claim(study: Study, claim: Claim) -> str:
+    """Return arm and decoding of both sides, as the table of scores names them."""
+    titles = {arm.name: arm.outputs for arm in study.arms}
+    sides = [f"{arm} ({titles[arm][output]})" for arm, output in (claim.better, claim.worse)]
+    return " better than ".join(sides)
 
 
-def _runs(study: Study, ledger: Ledger) -> str:
-    """A row per point of a grid and direction; what differs by seed is listed in the order of the seeds."""
+# ---- Every run. ----
+
+
+def _tabulate_runs(study: Study, ledger: Ledger) -> str:
+    """Return a row per point of a grid and direction; cells list the seeds in their order."""
     groups: Dict[str, List[Any]] = {}
-    for entry in sorted((one for one in ledger.current() if one.get("phase")), key=lambda one: int(one["seed"])):
+    for entry in sorted(ledger.runs(), key=lambda run: int(run["seed"])):
         groups.setdefault(entry["key"].rpartition("/")[0], []).append(entry)
-    rows, timed = [], any("cpu_seconds" in entry for entries in groups.values() for entry in entries)
-    for key, entries in sorted(groups.items()):
-        best = [best_validation(entry, study.metric(entry["pair"])) for entry in entries]
-        shown = ["-" if one is None else f"{one:.1f}" for one in best if any(two is not None for two in best)]
-        states = [f"seed {entry['seed']}: {entry['status']}" for entry in entries if entry["status"] != "done"]
-        cells = [
-            " ".join([key, *(f"({state})" for state in states)]),
-            " ".join(entries[0]["options"]) or "defaults",
-            f"{max(entry.get('trained_parameters', 0) for entry in entries):,}",
-            ", ".join(f"{entry.get('updates', 0):,}" for entry in entries),
-            ", ".join(_minutes(entry, "train_seconds") for entry in entries),
-        ]
-        if timed:
-            cells.append(", ".join(_minutes(entry, "cpu_seconds") for entry in entries))
-        rows.append([*cells, ", ".join(shown)])
-    measure = f"best validation {'score' if study.metrics else 'BLEU'}"
-    columns = ["run", "options", "trained parameters", "updates by seed", "minutes", *["CPU minutes"] * timed, measure]
-    return _table(columns, rows)
+    is_timed = any("cpu_seconds" in entry for entry in ledger.runs())
+    rows = [_list_cells(study, key, groups[key], is_timed) for key in sorted(groups)]
+    columns = ["run", "options", "trained parameters", "updates by seed", "minutes"]
+    columns += ["CPU minutes"] if is_timed else []
+    columns.append(f"best validation {'score' if study.metrics else 'BLEU'}")
+    return _format_table(columns, rows)
 
 
-def _minutes(entry: Dict[str, Any], seconds: str) -> str:
-    return f"{entry[seconds] / 60:.1f}" if seconds in entry else "-"
+def _list_cells(study: Study, key: str, entries: Entries, is_timed: bool) -> List[str]:
+    """Return the cells of the runs that differ by seed alone."""
+    unfinished = [entry for entry in entries if entry["status"] != "done"]
+    states = [f"(seed {entry['seed']}: {entry['status']})" for entry in unfinished]
+    best = [best_validation(entry, study.metric(entry["pair"])) for entry in entries]
+    validated = any(score is not None for score in best)
+    scores = ["-" if score is None else f"{score:.1f}" for score in best] if validated else []
+    return [
+        " ".join([key, *states]),
+        " ".join(entries[0]["options"]) or "defaults",
+        f"{max(entry.get('trained_parameters', 0) for entry in entries):,}",
+        ", ".join(f"{entry.get('updates', 0):,}" for entry in entries),
+        _format_minutes(entries, "train_seconds"),
+        *([_format_minutes(entries, "cpu_seconds")] if is_timed else []),
+        ", ".join(scores),
+    ]
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [list(columns), ["---"] * len(columns), *rows])
+def _format_minutes(entries: Entries, key: str) -> str:
+    times = [f"{entry[key] / 60:.1f}" if key in entry else "-" for entry in entries]
+    return ", ".join(times)
+
+
+def _format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

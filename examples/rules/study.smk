@@ -1,5 +1,5 @@
 # A study: arms x directions x seeds, tuned by validation, compared on the test set. `make study` starts it.
-# Two calls: `tuned.json`, which says the points of the grids, then `study`. With partial=1 the tables are made of the runs that there are.
+# There are two calls: `tuned.json`, which holds the points of the grids, then `study`. With partial=1 the tables show the finished runs.
 import json
 from shlex import quote
 
@@ -11,14 +11,15 @@ from recipes.systems import RecipeError
 try:
     study = read_study(Path(config["study"]))
     code = digest(ROOT, study.code, study.settings())
-    begun = json.loads(Path("study.json").read_text()) if Path("study.json").is_file() else {"study": study.name, "code": code}
-    if begun != {"study": study.name, "code": code}:
+    identity = {"study": study.name, "code": code}
+    recorded = json.loads(Path("study.json").read_text()) if Path("study.json").is_file() else identity
+    if recorded != identity:
         raise RecipeError(
-            f"OUT {Path.cwd()}: was begun with study {begun['study']}, code {begun['code']}; valid: the same files of study, systems, set "
-            f"and code (now {study.name}, {code}), or a new folder"
+            f"OUT {Path.cwd()}: was begun with study {recorded['study']}, code {recorded['code']}; valid: the same files of study, "
+            f"systems, set and code (now {study.name}, {code}), or a new folder"
         )
     runs = Runs(study, ROOT, config["data"], options_of(str(config.get("device", "cpu"))))
-    for job in study.final({arm.name: 0 for arm in study.arms}):   # what cannot be written as a command is said now, not in an hour
+    for job in study.final():               # a command that cannot be built is reported now, not in an hour
         for number in range(len(job.arm.stages)):
             runs.training(job, number + 1)
     for name, seed in runs.trained():
@@ -32,76 +33,75 @@ for note in [*study.refusals, *runs.scored]:
 
 steps = study.set["steps"]
 threads_each = max(1, workflow.cores // int(config.get("jobs", 1)))
-made = {name for name, entry in study.assets.items() if "given" not in entry}
-chosen = json.loads(Path("tuned.json").read_text()) if Path("tuned.json").is_file() else None
-tuning, finals = study.tuning(), study.final(chosen) if chosen else []
+made_assets = {name for name, entry in study.assets.items() if "given" not in entry}
+points = json.loads(Path("tuned.json").read_text()) if Path("tuned.json").is_file() else None
+tuning, finals = study.tuning(), study.final(points) if points else []
 arguments = ["--study", config["study"], "--data", config["data"], "--device", str(config.get("device", "cpu"))]
 
 
 def entries(jobs):
-    """Files of the entries; with partial=1 those that are there."""
+    """List the files of entries; with partial=1 those that exist."""
     files = [f"entries/{job.key}.json" for job in jobs]
     return [file for file in files if Path(file).is_file()] if config.get("partial") else files
 
 
-def as_it_is(value):
+def literal(text):
     """Make a parameter whose braces are no wildcards."""
-    return lambda wildcards: value
+    return lambda wildcards: text
 
 
-def needed(names, seed):
-    """What must be there before a training: the text, and the assets that are made."""
-    return [ancient(steps[-1]["makes"]), *[ancient(runs.marker(name, seed)) for name in names if name in made]]
+def list_inputs(names, seed):
+    """List what a training waits for: the text, and the assets that are made."""
+    return [ancient(steps[-1]["makes"]), *[ancient(runs.marker(name, seed)) for name in names if name in made_assets]]
 
 
 def before_asset(name, seed=None):
+    """List the inputs of the commands of an asset."""
     entry = study.assets[name]
-    return needed([entry.get("start"), *entry.get("needs", ())], seed)
+    return list_inputs([entry.get("start"), *entry.get("needs", ())], seed)
 
 
 def before_stage(wildcards):
+    """List the inputs of a training of a run."""
     job = study.job(wildcards.key)
     number = stage_number(job, wildcards.stage)
-    own = [job.arm.start] if number == 1 else []
-    start = [] if number == 1 else [ancient(f"done/{job.key}/stage{number - 1}")]
-    if number > 1 and not job.arm.parts:
-        start.append(ancient(f"runs/{job.key}/start{number}.pt"))
-    return [*needed([*job.arm.needs, *own], job.seed), *start]
+    if number == 1:
+        return list_inputs([*job.arm.needs, job.arm.start], job.seed)
+    start = [f"done/{job.key}/stage{number - 1}", f"runs/{job.key}/start{number}.pt"]
+    return [*list_inputs(job.arm.needs, job.seed), *map(ancient, start)]
 
 
 def stage_number(job, stage):
     return len(job.arm.stages) if stage == "train" else int(stage[len("stage"):])
 
 
-def stage_of(wildcards, attribute):
+def stage_of(wildcards, method):
+    """Call a method of Runs for the stage that the wildcards name."""
     job = study.job(wildcards.key)
-    return getattr(runs, attribute)(job, stage_number(job, wildcards.stage))
+    return getattr(runs, method)(job, stage_number(job, wildcards.stage))
 
 
 def log_of(wildcards):
-    """The log of an output's command, quoted for bash."""
+    """Return the log of an output's command, quoted for bash."""
     return quote(f"runs/{wildcards.key}/generate-{wildcards.stem}.log")
 
 
 def outputs(wildcards):
+    """List what must exist before the entry of a run."""
     job = study.job(wildcards.key)
     if Path(f"entries/{job.key}.json").is_file() and not Path(f"runs/{job.key}").is_dir():
-        return []                           # published by another machine, and restored
+        return []                           # restored from another machine's runs
     if job.phase == "tune":
         return [f"done/{job.key}/train"]
-    return [f"outputs/{job.key}/{file}" for file in dict.fromkeys(study.files(job).values())]
+    return [f"outputs/{job.key}/{file}" for file in study.files(job).values()]
 
 
 wildcard_constraints:
     key=r"(tune|final)/[^/]+/[^/]+/seed\d+",
     stage=r"stage\d+|train",
     number=r"\d+",
-    part=r"|-[a-zA-Z_]+|@\d+",          # of a language's own model, or after so many updates
     stem="[^/]+",
     target="[^/.]+",
-
-
-ruleorder: languages > output
 
 
 # On a cluster these do not wait in a queue: they take seconds.
@@ -126,7 +126,7 @@ rule page:
     output:
         "page.md",
     params:
-        arguments=as_it_is(arguments),
+        arguments=literal(arguments),
     shell:
         "python -m recipes.entries page {params.arguments:q}"
 
@@ -138,7 +138,7 @@ rule ledger:
     output:
         "ledger.json",
     params:
-        arguments=as_it_is(arguments),
+        arguments=literal(arguments),
     shell:
         "python -m recipes.entries ledger {params.arguments:q}"
 
@@ -149,7 +149,7 @@ rule tuned:
     output:
         "tuned.json",
     params:
-        arguments=as_it_is(arguments),
+        arguments=literal(arguments),
     shell:
         "python -m recipes.entries choose {params.arguments:q}"
 
@@ -158,7 +158,7 @@ rule begin:
     output:
         "study.json",
     params:
-        content=as_it_is(json.dumps(begun)),
+        content=literal(json.dumps(identity)),
     shell:
         "echo {params.content:q} >{output:q}"
 
@@ -176,7 +176,7 @@ for number, step in enumerate(steps):
         output:
             step["makes"],
         params:
-            run=as_it_is(runs.script(step["run"])),
+            run=literal(runs.script(step["run"])),
         shell:
             "{params.run}"
 
@@ -191,7 +191,7 @@ for name in [name for name, entry in study.assets.items() if "run" in entry]:
         output:
             runs.marker(name),
         params:
-            run=as_it_is(runs.script(study.assets[name]["run"])),
+            run=literal(runs.script(study.assets[name]["run"])),
         shell:
             "{params.run}"
 
@@ -208,7 +208,7 @@ for name, seed in runs.trained():
             touch(f"done/assets/{place}"),
         params:
             folder=f"train/{place}",
-            command=as_it_is(runs.asset_training(name, seed)),
+            command=literal(runs.asset_training(name, seed)),
             name=place,
         threads: workflow.cores if seed is None else threads_each
         shell:
@@ -226,7 +226,7 @@ for name, seed in runs.trained():
         output:
             runs.marker(name, seed),
         params:
-            command=as_it_is(runs.asset_command(name, seed)),
+            command=literal(runs.asset_command(name, seed)),
         shell:
             "{params.command}"
 
@@ -270,37 +270,22 @@ rule average:
     input:
         ancient("done/{key}/train"),
     output:
-        "averages/{key}{part}.pt",
+        "averages/{key}.pt",
     params:
-        command=lambda wildcards: runs.average(study.job(wildcards.key), wildcards.part.removeprefix("-")),
+        command=lambda wildcards: runs.average(study.job(wildcards.key)),
     shell:
         "{params.command}"
 
 
-rule languages:
-    input:
-        lambda wildcards: [*runs.models(study.job(wildcards.key)).values()],
-    output:
-        "outputs/{key}/{stem}.json",
-    params:
-        command=lambda wildcards: runs.languages(study.job(wildcards.key), wildcards.stem),
-    threads: threads_each
-    shell:
-        """
-        export OMP_NUM_THREADS={threads}
-        {params.command}
-        """
-
-
 rule output:
     input:
-        lambda wildcards: runs.model(study.job(wildcards.key), wildcards.stem),
+        "averages/{key}.pt",
     output:
         "outputs/{key}/{stem}." + ("log" if study.metrics else "{target}"),
     params:
         command=lambda wildcards: runs.output(study.job(wildcards.key), wildcards.stem),
         log="runs/{key}/generate-{stem}",
-        # Only the lines with the numbers are kept: the others hold dates and the paths of a machine.
+        # Only the lines with the numbers stay: the others hold dates and the paths of a machine.
         keep=lambda wildcards, output: (
             f"sed -n -E 's/^.*(\\| (test|valid)[-.0-9A-Za-z_]* \\| \\{{.*\\}})$/\\1/p' {log_of(wildcards)} >{quote(output[0])}"
             if study.metrics
@@ -322,6 +307,6 @@ rule entry:
     output:
         "entries/{key}.json",
     params:
-        arguments=as_it_is(arguments),
+        arguments=literal(arguments),
     shell:
         "python -m recipes.entries make {params.arguments:q} --key {wildcards.key:q}"

@@ -1,8 +1,7 @@
 """The evidence holds together: outputs, ledgers, pages, plots, and the figures that other pages quote from them.
 
 Whoever changes one of them alone turns a test red. Whoever changes several so that they fit meets the scores: a sample of the
-outputs is scored again, another one at each commit. The references are not part of the repository; without them the sample is
-one of the toy corpus, which is made again from its seed.
+outputs is scored again, another one at each commit, where the references are at hand. They are not part of the repository.
 """
 
 import lzma
@@ -16,10 +15,10 @@ from benchmarks import results as benchmarks
 from data_prep.files import sha256
 from examples.recipes import archive, results
 from examples.recipes.results import PAGES, RESULTS
-from examples.recipes.systems import names
+from examples.recipes.systems import list_names
 from tests import what_was_run
 from tests.contract import evidence
-from tests.contract.evidence import DATA, NAMES, drawn, opened
+from tests.contract.evidence import DATA, NAMES, draw, read_evidence
 from tests.contract.repository import ROOT, listed_files
 
 LISTED = "examples/results/.*|docs/results/[^/]+_analysis/.*|benchmarks/results/.*|tests/cluster/log.jsonl|tests/run_log.jsonl"
@@ -52,7 +51,7 @@ def test_what_cannot_be_made_again_has_its_hash_listed():
 
 
 def test_the_models_of_the_checkout_are_those_of_the_runs():
-    assets = [(name, *asset) for name in NAMES for asset in opened(name)[1].get("assets")["hashes"].items()]
+    assets = [(name, *asset) for name in NAMES for asset in read_evidence(name)[1].get("assets")["hashes"].items()]
     here = {path: sha256(ROOT / path) for path in {path for _, path, _ in assets if "{" not in path}}
     assert [(name, path) for name, path, value in assets if here.get(path, value) != value] == []
 
@@ -75,16 +74,16 @@ def test_what_was_run_is_made_of_the_logs():
 
 def test_every_study_has_a_finding_in_figures_of_its_tables():
     for name in NAMES:
-        study, page = opened(name)[0], (PAGES / f"{name}.md").read_text(encoding="utf-8")
+        study, page = read_evidence(name)[0], (PAGES / f"{name}.md").read_text(encoding="utf-8")
         assert study.finding and study.cannot_tell, name
-        assert results.unknown_figures(study, page) == set(NOT_OF_THE_PAGE.get(name, "").split()), name
+        assert results.unknown_figures(study, page) == set(), name
 
 
 def test_every_ledger_has_its_study_and_its_archive():
     files = [path.name.removesuffix(archive.ENDING) for path in RESULTS.glob(f"*{archive.ENDING}")]
     archives = {name for name in files if not name.endswith(results.ANALYSIS)}
     assert {name.removesuffix(results.ANALYSIS) for name in files} == archives
-    assert {*NAMES} == archives <= {*names(results.STUDIES)}
+    assert {*NAMES} == archives <= {*list_names(results.STUDIES)}
     assert len(list(RESULTS.iterdir())) == len(files) + len(NAMES)
 
 
@@ -107,29 +106,20 @@ def test_scores_do_not_contradict_each_other():
 # ---- A sample is scored again. ----
 
 
-def test_toy_outputs_are_worth_what_the_ledger_says(tmp_path):
-    sample = drawn(evidence.scored_texts(["sga_defaults"]), 2)
-    assert [line for one in sample for line in evidence.wrong_scores(*one, tmp_path)] == []
-
-
-def test_outputs_are_worth_what_the_ledgers_say(tmp_path):
+def test_outputs_are_worth_what_the_ledgers_say():
     if not DATA.is_dir():
         pytest.skip("needs ../shared/data, the references, which are not part of the repository")
-    sample = drawn(evidence.scored_texts(NAMES), 4)
-    assert [line for one in sample for line in evidence.wrong_scores(*one, tmp_path)] == []
+    sample = draw(evidence.scored_texts(), 4)
+    assert [line for text in sample for line in evidence.wrong_scores(*text)] == []
 
 
 # ---- Other pages quote them. ----
-
-NOT_OF_THE_PAGE = {
-    "sga_defaults": "2.3",  # a loss
-}
 
 
 def test_figures_of_other_pages_stand_on_the_pages_that_they_name():
     missing = []
     for name, text, pages in evidence.quotations():
-        there = [results.figures(page.read_text(encoding="utf-8")) for page in pages]
-        unknown = results.figures(text).difference(NOT_OF_THE_PAGE.get(name, "").split(), *there)
+        there = [results.find_figures(page.read_text(encoding="utf-8")) for page in pages]
+        unknown = results.find_figures(text).difference(*there)
         missing += [f"{name}: {figure}: {text[:60]}" for figure in sorted(unknown)]
     assert missing == []

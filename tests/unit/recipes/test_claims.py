@@ -68,7 +68,8 @@ def test_a_page_of_claims_is_corrected_together(by_spread, tmp_path):
         ]
         ledger.put({"key": f"claims/a-b/seed{seed}", "status": "done", "results": results})
     verdicts = {
-        row.split(" (beam 5)")[0][2:]: row.split(" | ")[-1] for row in tables._claims(study, ledger).splitlines()
+        row.split(" (beam 5)")[0][2:]: row.split(" | ")[-1]
+        for row in tables._tabulate_claims(study, ledger).splitlines()
     }
     assert verdicts["strong"] == "shown |" and verdicts["mixed"] == "not shown: signs differ |"
     assert verdicts["weak"] == "not shown: not significant |", "twice 0.035"

@@ -18,7 +18,7 @@ def commands_of(name, arm="", data="data"):
     """Direction -> options of the training, of an arm of a shipped study (default: its first one)."""
     study = read_study(STUDIES / f"{name}.yaml")
     runs, found = Runs(study, ROOT, data, {}), {}
-    for job in study.final({one.name: 0 for one in study.arms}):
+    for job in study.final():
         if job.arm.name == (arm or study.arms[0].name):
             found[job.pair] = options_of(runs.training(job, 1))[1]
     return found
@@ -73,8 +73,8 @@ def test_an_arm_that_is_refused_in_a_direction(tmp_path):
     arm = {"system": "understanding", "outputs": {"test": {"title": "test"}}}
     arms = {"A": arm, "B": {**arm, "directions": {"de-en": {"refused": "no translations"}}}}
     claims = [{"better": ["B", "test"], "worse": ["A", "test"]}]
-    study = read_study(write(tmp_path, set="multi30k", metrics=METRICS, arms=arms, claims=claims))
-    jobs = [(job.arm.name, job.pair, job.seed) for job in study.final({"A": 0, "B": 0})]
+    study = read_study(write(tmp_path, metrics=METRICS, arms=arms, claims=claims))
+    jobs = [(job.arm.name, job.pair, job.seed) for job in study.final()]
     assert jobs == [
         (name, pair, seed) for seed in (1, 2) for name, pair in [("A", "en-de"), ("B", "en-de"), ("A", "de-en")]
     ]
@@ -102,11 +102,10 @@ def test_a_training_by_epochs(tmp_path):
 
 
 def test_values_and_a_budget_make_a_collection_fit_a_small_model(tmp_path):
-    content = yaml.safe_load((STUDIES / "understanding.yaml").read_text())
-    small = content["variants"]["xglue"]
-    small["values"].update(lr=0.0005, batch=8, length=64)
-    small["budget"] = {"final": {"updates": 40}}
-    (tmp_path / "understanding.yaml").write_text(yaml.safe_dump(content))
+    content = yaml.safe_load((STUDIES / "xglue.yaml").read_text())
+    content["values"].update(lr=0.0005, batch=8, length=64)
+    content["budget"] = {"final": {"updates": 40}}
+    (tmp_path / "xglue.yaml").write_text(yaml.safe_dump(content))
     study = read_study(tmp_path / "xglue.yaml")
     runs = Runs(study, ROOT, "data", {})
     given = options_of(runs.training(study.final({"encoder": 0})[0], 1))[1]
@@ -120,7 +119,7 @@ def test_tags_are_scored_on_test_where_its_files_have_them(tmp_path):
             (tmp_path / task).mkdir(exist_ok=True)
             (tmp_path / task / "test-en.tsv").write_text(line)
         runs = Runs(study, ROOT, str(tmp_path), {})
-        (job,) = [one for one in study.final({arm.name: 0 for arm in study.arms}) if one.pair == "panx"]
+        (job,) = [one for one in study.final() if one.pair == "panx"]
         subsets = options_of(runs.output(job, "test"))[1]["--valid-subset"].split(",")
         assert {name.partition(".")[0] for name in subsets} == {split}
         assert runs.scored == [f"{task}/test-en.tsv: scored on {split}" for task in ("panx", "udpos")]

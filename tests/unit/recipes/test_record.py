@@ -45,18 +45,6 @@ def test_a_run_counts_the_stage_that_it_starts_from(tmp_path):
     assert record.earlier_stages(tmp_path) == (200, 12.5)
 
 
-def test_several_models_of_a_run_are_added_up(tmp_path):
-    for number, language in enumerate(("de", "es"), 1):
-        part = tmp_path / language
-        part.mkdir()
-        (part / "train.log").write_text(STARTED.format("shared", "9,000", f"{number},000"), encoding="utf-8")
-        sections = {**{name: {} for name in ("model", "dataset", "common")}, "optimization": {"lr": [0.5]}}
-        torch.save({**state(10 * number, 1.5), "cfg": sections}, part / "checkpoint_last.pt")
-    found = record.describe(tmp_path)
-    facts = [found[name] for name in ("updates", "train_seconds", "trained_parameters", "validation", "options")]
-    assert facts == [30, 3.0, 3000, [], {"lr": [0.5]}]
-
-
 def test_a_run_names_the_gpu_that_it_used(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")

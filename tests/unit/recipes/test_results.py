@@ -81,7 +81,7 @@ def finished(tmp_path, monkeypatch):
     study, out = read_study(path), tmp_path / "out"
     facts = {"phase": "final", "status": "done", "commit": "c", "code": "abc"}
     entries = []
-    for job in study.final({"good": 0}):
+    for job in study.final():
         target = out / "outputs" / job.key / study.files(job)["beam"]
         target.parent.mkdir(parents=True)
         target.write_text(job.pair)

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 import fairseq_plugins  # noqa: F401  (registers the tasks and architectures)
-from examples.recipes.systems import FOLDER, RecipeError, command, names, read_system
+from examples.recipes.systems import FOLDER, RecipeError, command, list_names, read_system
 
-NAMES = names(FOLDER)
+NAMES = list_names(FOLDER)
 VALUES = {
     "root": ".",
     "source": "de",
@@ -84,7 +84,7 @@ def test_a_variant_has_a_name_of_its_own(folder):
     assert read_system("from_xlmr", folder).train["arch"] == "transformer_from_xlmr_tiny"
     (folder / "from_xlmr.yaml").write_text((folder / "at.yaml").read_text())
     with pytest.raises(RecipeError, match="from_xlmr: named twice"):
-        names(folder)
+        list_names(folder)
 
 
 def test_a_system_adds_to_the_common_options_and_takes_some_away(folder):

@@ -17,39 +17,36 @@ def ledger_of(folder, study, code="code"):
     """A ledger with a finished final of every arm, direction and seed."""
     ledger = Ledger(folder / "ledger.json", code)
     facts = {"phase": "final", "status": "done", "commit": "c", "updates": 7, "train_seconds": 90.0, "outputs": {}}
-    for job in study.final({arm.name: 0 for arm in study.arms}):
+    for job in study.final():
         place = {"arm": job.arm.name, "pair": job.pair, "seed": job.seed, "trained_parameters": 5}
         ledger.put({"key": job.key, "options": job.options, **place, **facts})
     return ledger
 
 
-def test_the_code_with_the_most_finals_is_shown(tmp_path):
-    """Not the one with the most entries; of equals the later one in the file."""
-
-    def entry_of(code, number, phase, status="done"):
-        return {"key": f"{phase}{number}", "code": code, "phase": phase, "status": status}
-
-    path = tmp_path / "ledger.json"
-    tuned = [entry_of("a", number, "tune") for number in range(5)]
-    failed = [entry_of("b", number, "final", "failed") for number in range(5)]
-    entries = [*tuned, *failed, entry_of("b", 9, "final"), *(entry_of("c", number, "final") for number in range(2))]
-    path.write_text(json.dumps({"format": FORMAT, "entries": entries}), encoding="utf-8")
-    shown = Ledger(path, "today").largest()
-    assert shown.code == "c" and len(shown.current()) == 2 and len(shown.foreign()) == 11
-    assert Ledger(tmp_path / "none.json", "today").largest().code == "today"
-
-
-def test_runs_of_other_code_are_listed_and_never_counted(tmp_path):
+def test_a_page_says_whether_the_code_has_changed(tmp_path):
     study = read_study(write(tmp_path, arms=ARMS, claims=[]))
     ledger = ledger_of(tmp_path, study)
-    for one in list(ledger.entries):
-        ledger.put({**one, "outputs": {"beam": {"bleu": 77.7, "chrf": 50.0, "length_ratio": 1.0}}})
+    for entry in list(ledger.entries):
+        ledger.put({**entry, "outputs": {"beam": {"bleu": 77.7, "chrf": 50.0, "length_ratio": 1.0}}})
     before, since = tables.render(study, ledger, "code"), tables.render(study, ledger, "other")
     ((said, then),) = (pair for pair in zip(before.splitlines(), since.splitlines()) if pair[0] != pair[1])
     assert said.endswith("unchanged since") and "**changed since**" in then and "77.7" in since
     assert tables.render(study, ledger, "third") == since, "what has changed once need not be written again"
-    page = tables.render(study, Ledger(ledger.path, "other"), "other")
-    assert "77.7" not in page and all(f"- {one['key']} (c)" in page for one in ledger.entries)
+
+
+def test_a_ledger_has_runs_of_one_code_alone(tmp_path):
+    ledger = ledger_of(tmp_path, read_study(write(tmp_path, arms=ARMS, claims=[])))
+    assert Ledger(ledger.path).code == "code" and Ledger(tmp_path / "none.json").code == ""
+    with pytest.raises(ValueError, match="ledger.json: code code, other; valid: entries of one code"):
+        Ledger(ledger.path, "other")
+    content = json.loads(ledger.path.read_text())
+    content["entries"][0]["code"] = "other"
+    ledger.path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="valid: entries of one code"):
+        Ledger(ledger.path)
+    ledger.path.write_text(json.dumps({"format": FORMAT + 1, "entries": []}))
+    with pytest.raises(ValueError, match=f"format {FORMAT + 1}; valid: {FORMAT}"):
+        Ledger(ledger.path)
 
 
 def test_an_arm_with_limits_of_its_own_is_named_beside_the_budget(tmp_path):
@@ -71,14 +68,14 @@ def test_cpu_time_has_a_column_where_it_is_known(tmp_path):
 
 
 def test_lengths_and_other_scores_have_a_table(tmp_path):
-    study = read_study(write(tmp_path, arms=ARMS, claims=[], directions=["en-de"], output_languages=["de", "en"]))
+    study = read_study(write(tmp_path, arms=ARMS, claims=[], directions=["en-de"]))
     ledger = ledger_of(tmp_path, study)
     for one in list(ledger.entries):
-        found = {"bleu": 20.0, "chrf": 50.0 + one["seed"], "language": 90.0, "length_ratio": 0.9 + one["seed"] / 50}
+        found = {"bleu": 20.0, "chrf": 50.0 + one["seed"], "length_ratio": 0.9 + one["seed"] / 50}
         ledger.put({**one, "outputs": {"beam": found}})
     page = tables.render(study, ledger, "code")
-    assert "| system | decoding | en-de, chrF | en-de, % in the language | en-de, length ratio |" in page
-    assert "| good | beam 5 | 51.5 | 90.0 | 0.93 |" in page
+    assert "| system | decoding | en-de, chrF | en-de, length ratio |" in page
+    assert "| good | beam 5 | 51.5 | 0.93 |" in page
 
 
 @pytest.mark.parametrize(("earlier", "heading"), [(0, "by updates\n"), (7, "by updates of the last stage\n")])
@@ -123,7 +120,7 @@ def test_scores_and_validations_may_be_negative(tmp_path):
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| final/")]
     assert {row[0].split("/")[1]: row[-1] for row in rows} == {"xnli": "-0.5, -0.5, -0.5 |", "ner": "1.5, 1.5, 1.5 |"}
     axis = Figure().subplots()
-    plots._parameters(axis, study, ledger.current(), "xnli")
+    plots._draw_parameters(axis, study, ledger.finals(), "xnli")
     assert [float(line.get_ydata()[0]) for line in axis.lines if len(line.get_xdata())] == [-1.0]
 
 
@@ -134,8 +131,7 @@ def test_scores_and_validations_may_be_negative(tmp_path):
         ("bleu", ([-0.3], [-0.5]), 0),
         ("bleu", ([-0.3], []), 0),
         ("bleu", ([], [-0.3]), 1),
-        ("loss", ([1.0, 3.0], [2.0, 2.0]), 0),  # where the task logs no other metric: the lowest, not the last
-        ("loss", ([3.0, 1.5], [2.0, 1.0]), 1),
+        ("loss", ([1.0], [2.0]), None),  # without the metric nothing is chosen
     ],
 )
 def test_the_best_validation_is_chosen(tmp_path, metric, validations, chosen):
@@ -145,4 +141,4 @@ def test_the_best_validation_is_chosen(tmp_path, metric, validations, chosen):
     for job, values in zip(study.tuning(), validations):
         points = [{"loss": 1.0, metric: value} for value in values]
         ledger.put({"key": job.key, "phase": "tune", "status": "done", "validation": points})
-    assert choose(study, ledger) == {"good": chosen}
+    assert choose(study, ledger) == ({} if chosen is None else {"good": chosen})
