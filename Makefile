@@ -137,7 +137,6 @@ bench: $(STAMPS)/peers  ## speed and memory against peers: ratios in one run, ta
 	$(PY) -m benchmarks.cka
 	$(PY) -m benchmarks.deltalm $(BENCH_ARGS)
 	$(PY) -m benchmarks.veco $(BENCH_ARGS)
-	$(PY) -m benchmarks.memory_plan
 	$(PY) -m benchmarks.results
 
 gpu: $(STAMPS)/package  ## on a GPU: benchmarks, half precision against float32, largest batches (BENCH_ARGS='--minutes 10'; again: what is left)

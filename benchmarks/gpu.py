@@ -4,8 +4,7 @@ Half precision: each method is trained for 200 updates with one seed, without dr
 that ``fairseq-train`` logs, in bits. Differences are those to float32 on the same batch, as shares of its loss; half precision
 agrees where they are at most 1 % on average over the last quarter. Where gradients overflow, ``fairseq-train`` skips the batch.
 
-Largest batch: the longest item of the training set, as often as a step (forward, backward, Adam) fits, found within 2 %. Planned is
-what ``python -m fairseq_plugins plan`` foresees for that batch.
+Largest batch: the longest item of the training set, as often as a step (forward, backward, Adam) fits, found within 2 %.
 
     python -m benchmarks.gpu [--output runs/gpu] [--minutes 10] [--parts tables,precision,batch]
 

@@ -10,7 +10,7 @@ import argparse
 import gc
 import json
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 from unittest import mock
 
 import torch
@@ -19,7 +19,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
 
 import fairseq_plugins  # noqa: F401  (registers what the options name)
-from fairseq_plugins.plan import rehearsal
 
 from .measure import say, synchronise
 
@@ -120,31 +119,19 @@ def measure(line: Sequence[str], at_most: int, within: float) -> Dict[str, Any]:
             seconds = steps.run(sentences, TIMED)
         result["tokens_per_s"] = round(TIMED * result["tokens"] / seconds, 1)
         result["peak"] = torch.cuda.max_memory_allocated(CUDA)
-        result["planned"] = planned(line, steps.sample(sentences))
     return result
-
-
-def planned(line: Sequence[str], sample: Any) -> Optional[int]:
-    """The peak that ``python -m fairseq_plugins plan`` foresees for this batch, in bytes; None, and a line that says why."""
-    try:
-        with mock.patch.object(rehearsal, "largest_batches", return_value=[sample]):
-            return rehearsal.rehearse(configuration(line)).steps[0].peak.size
-    except Exception as error:  # what was measured counts without it
-        say(f"not planned: {type(error).__name__}: {error}")
-        return None
 
 
 def cells(row: Dict[str, Any]) -> List[str]:
     """A result as it is shown, behind the method and the precision."""
     size = f"{row['tokens']:,}" + (" or more" if row["end"] else "")
-    speed = ["", "", ""]
+    speed = ["", ""]
     if row["sentences"]:
-        share = f"{row['planned'] / row['peak']:.2f}" if row["planned"] else ""
-        speed = [f"{row['peak'] / 2**30:.2f}", share, f"{row['tokens_per_s']:,.0f}"]
+        speed = [f"{row['peak'] / 2**30:.2f}", f"{row['tokens_per_s']:,.0f}"]
     return [size, str(row["length"]), f"{row['sentences']:,}", *speed]
 
 
-COLUMNS = ["tokens of a step (--max-tokens)", "length", "sentences", "peak GiB", "planned / peak", "tokens/s"]
+COLUMNS = ["tokens of a step (--max-tokens)", "length", "sentences", "peak GiB", "tokens/s"]
 
 
 def main() -> None:

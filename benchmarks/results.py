@@ -15,7 +15,6 @@ from . import (
     deployment_trained,
     free_decoding,
     gpu,
-    memory_plan,
     nlu_data_path,
     report,
     runtime_parity,
@@ -50,7 +49,6 @@ RENDERERS = {
         word_mapping,
         veco,
         veco_data_path,
-        memory_plan,
         service_load,
         gpu,
     )

@@ -2,8 +2,7 @@
 
 ``python -m fairseq_plugins options`` prints the reference of all options that the package adds;
 ``python -m fairseq_plugins translate MODEL`` translates text (``translate.py``); ``python -m fairseq_plugins export MODEL FOLDER``
-writes a model for other programs (``export/``); ``python -m fairseq_plugins plan DATA ...`` says what a training needs of memory
-(``plan/``).
+writes a model for other programs (``export/``).
 """
 
 import argparse
@@ -16,8 +15,8 @@ from types import ModuleType
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 FOLDER = Path(__file__).resolve().parent
-TRANSLATE, EXPORT, PLAN = "translate", "export", "plan"
-COMMANDS = {TRANSLATE: "translate", EXPORT: "export.command", PLAN: "plan.command"}
+TRANSLATE, EXPORT = "translate", "export"
+COMMANDS = {TRANSLATE: "translate", EXPORT: "export.command"}
 """What takes a command line of its own, and the module below the package that reads it."""
 DISTRIBUTIONS = ("torch", "numpy", "sentencepiece", "sacrebleu", "fastBPE", "safetensors")
 """Whose versions are printed beside fairseq's, which two distributions bring."""
@@ -200,7 +199,7 @@ def patches(package: str) -> str:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
-    """Print the report, or only the path, or a reference; or translate, export or plan."""
+    """Print the report, or only the path, or a reference; or translate or export."""
     line = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="python -m fairseq_plugins", description="Path, versions, registered names.")
     parser.add_argument(
@@ -208,8 +207,8 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         nargs="?",
         choices=["options", "patches", *COMMANDS],
         help="options: print the reference of all options (Markdown); patches: what is patched in fairseq (Markdown); "
-        f"{TRANSLATE} MODEL: text to text; {EXPORT} MODEL FOLDER: for other programs; {PLAN} DATA ...: memory of a training; all "
-        "three have --help",
+        f"{TRANSLATE} MODEL: text to text; {EXPORT} MODEL FOLDER: for other programs; both "
+        "have --help",
     )
     parser.add_argument("--path", action="store_true", help="print only what to give as --user-dir")
     args = parser.parse_args(line[:1] if line and line[0] in COMMANDS else line)

@@ -20,7 +20,7 @@ ARROWS = {
     "analysis": frozenset({"models", "modules", "ops", "data", "checkpoints", "scoring"}),
     "tasks": frozenset({"data", "generators", "models", "modules", "ops", "checkpoints", "compat"}),
     "export": frozenset({"models", "modules", "ops", "data", "checkpoints", "generators", "tasks", "compat"}),
-    "plan": frozenset({"compat", "ops"}),
+    "common": frozenset({"checkpoints", "ops"}),
 }
 # Files beside the components: what starts commands may import all of them.
 TOP = {"__init__.py": frozenset(ARROWS), "__main__.py": frozenset(ARROWS), "translate.py": frozenset(ARROWS)}
