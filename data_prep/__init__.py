@@ -1,1 +1,1 @@
-"""Text to text: cleaning, splitting, sentencepiece, dictionaries and the toy corpus. Runs from the checkout."""
+"""Text to text: cleaning, splitting, sentencepiece, dictionaries and the toy corpus. Runs from the checkout or installed."""

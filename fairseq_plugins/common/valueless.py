@@ -43,7 +43,13 @@ class Valueless(TorchDispatchMode):
     they are finite and equal to each other, and the best of them is the first.
     """
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Tuple = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Tuple = (),
+        kwargs: Any = None,
+    ) -> Any:
         kwargs = dict(kwargs or {})
         tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Tensor)]
         if any(tensor.is_meta for tensor in tensors):
@@ -59,7 +65,13 @@ class Valueless(TorchDispatchMode):
             return tensor
         return func(*args, **{**kwargs, "device": torch.device("cpu")})
 
-    def _run_without_values(self, func: Any, args: Tuple, kwargs: Dict[str, Any], tensors: Sequence[Tensor]) -> Any:
+    def _run_without_values(
+        self,
+        func: Any,
+        args: Tuple,
+        kwargs: Dict[str, Any],
+        tensors: Sequence[Tensor],
+    ) -> Any:
         if func is aten._local_scalar_dense.default:
             return 1.0
         if func is aten._to_copy.default and kwargs.get("device", META) != META:

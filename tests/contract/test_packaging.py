@@ -1,6 +1,8 @@
 """setup.py, constraints.txt, the Makefile and the documents agree with each other."""
 
+import ast
 import re
+from pathlib import Path
 
 from setuptools import find_packages
 
@@ -19,12 +21,23 @@ def name_of(requirement):
     return re.split(r"[^\w.-]", requirement.strip(), maxsplit=1)[0].lower().replace("_", "-")
 
 
-def test_only_the_package_is_packaged():
-    include = [PACKAGE, f"{PACKAGE}.*"]
+def test_only_the_packages_are_packaged():
+    include = [PACKAGE, f"{PACKAGE}.*", "data_prep", "data_prep.*"]
     packages = set(find_packages(where=str(ROOT), include=include))
-    folders = {"/".join(name.split("/")[:-1]) for name in listed_files() if re.match(rf"{PACKAGE}/.*\.py$", name)}
-    assert packages == {folder.replace("/", ".") for folder in folders}, "a folder of the package has no __init__.py"
+    python = [name for name in listed_files() if re.match(rf"({PACKAGE}|data_prep)/.*\.py$", name)]
+    folders = {name.rpartition("/")[0].replace("/", ".") for name in python}
+    assert packages == folders, "a folder of the packages has no __init__.py"
     assert f"include={include!r}".replace("'", '"') in text_of("setup.py")
+
+
+def test_files_that_are_no_python_are_packaged():
+    values = re.search(r"package_data=(\{.*\}),", text_of("setup.py"))
+    patterns = {(folder, pattern) for folder, names in ast.literal_eval(values[1]).items() for pattern in names}
+    files = [name for name in listed_files() if re.match(rf"({PACKAGE}|data_prep)/.*(?<!\.py)$", name)]
+    assert len(files) > 5
+    for name in files:
+        folder, _, file = name.rpartition("/")
+        assert {(folder, file), (folder, f"*{Path(file).suffix}")} & patterns, f"{name}: not in package_data"
 
 
 def test_the_tested_set_covers_and_satisfies_what_is_installed():

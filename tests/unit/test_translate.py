@@ -6,6 +6,7 @@ from argparse import Namespace
 import pytest
 
 from fairseq_plugins import translate
+from fairseq_plugins.__main__ import main
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_a_wrong_line_is_refused_in_one_line(capsys):
         (["nowhere", "--input", "no.txt"], "--input no.txt: no such file"),
     ):
         with pytest.raises(SystemExit) as stopped:
-            translate.main(line)
+            main(["translate", *line])
         shown = capsys.readouterr().err
         assert stopped.value.code == 2 and message in shown and shown.count("\n") == 1
 
