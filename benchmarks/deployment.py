@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary
 
+from fairseq_plugins.__main__ import main as run_verb
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
-from fairseq_plugins.export import command, folder, slots
+from fairseq_plugins.export import folder, slots
 from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
 from fairseq_plugins_runtime.folder import Folder
 from fairseq_plugins_runtime.sessions import own_process
@@ -97,7 +98,7 @@ def at_systems(
         name = f"AT {sizes.layers}+{layers}"
         made = place / precision
         line = [str(checkpoint), str(made), "--data", str(place), "--beam", "1", *forced]
-        if not made.exists() and command.main([*line, *(["--int8"] if precision == "int8" else [])]):
+        if not made.exists() and run_verb(["export", *line, *(["--int8"] if precision == "int8" else [])]):
             raise SystemExit(f"benchmarks.deployment: {name} was not exported")
         peer, bytes_of_peer = deployed.ctranslate2_of(checkpoint, place, precision, threads, place)
         words = [symbols.symbols[number] for number in source_ids(sizes, 1)[0, :-1]]

@@ -3,7 +3,7 @@
     python -m benchmarks.deployment_trained --system SGA=translator/sga --system AT=translator/at --source test.fr \\
         --reference test.de [--sentences 300] [--batch 32] [--threads 2]
 
-MODEL is what ``python -m fairseq_plugins translate`` takes. Each is decoded by fairseq with this package's generator, with
+MODEL is what ``fairseq-plugins translate`` takes. Each is decoded by fairseq with this package's generator, with
 ``--pack-weights`` where it has it, by the runtime in float32 and int8, and by CTranslate2 where that reads the model, with the same
 options of the search. Sentences one by one (median and 95th percentile) and in batches.
 """
@@ -20,7 +20,7 @@ import torch
 from data_prep.io import read_lines
 from data_prep.score_metrics import build_metrics, evaluate
 from fairseq_plugins import translate
-from fairseq_plugins.export import command
+from fairseq_plugins.__main__ import main as run_verb
 from fairseq_plugins_runtime import load
 from fairseq_plugins_runtime.sessions import own_process
 from fairseq_plugins_runtime.translator import Translator
@@ -110,7 +110,7 @@ def systems(options: argparse.Namespace, place: Path) -> Iterator[System]:
             yield System(f"{name}, torch, packed", Fairseq(model, "--pack-weights"), checkpoint.stat().st_size)
         for precision in ("float32", "int8"):
             folder = place / f"{name}-{precision}"
-            if command.main([model, str(folder), *(["--int8"] if precision == "int8" else [])]):
+            if run_verb(["export", model, str(folder), *(["--int8"] if precision == "int8" else [])]):
                 raise SystemExit(f"benchmarks.deployment_trained: {model} was not exported")
             run = Runtime(folder, options.threads)
             yield System(f"{name}, onnxruntime {precision}", run, deployed.size(folder))

@@ -2,7 +2,7 @@
 
     python -m benchmarks.runtime_parity --case NAME CHECKPOINT FOLDER INT8_FOLDER SOURCE REFERENCE [--case ...]
 
-CHECKPOINT is decoded by ``python -m fairseq_plugins translate`` with torch, the two folders by the runtime. Where a line differs in
+CHECKPOINT is decoded by ``fairseq-plugins translate`` with torch, the two folders by the runtime. Where a line differs in
 float32, the gap says how close the decision was, computed with torch: for slots the difference of the two tokens' logits at the
 first slot that differs, in the first pass that differs, before which both were the same; from left to right the difference of both
 outputs' scores in the search, in nats. int8 is compared by BLEU. The default batches of either side are used.
@@ -59,7 +59,7 @@ def load_folder(path: str, precision: str, threads: Optional[int]) -> Translator
 
 
 def with_torch(translator: translate.Translator, lines: List[str]) -> List[str]:
-    """The texts of ``python -m fairseq_plugins translate``, which reads as many lines at a time."""
+    """The texts of ``fairseq-plugins translate``, which reads as many lines at a time."""
     texts = []
     for first in range(0, len(lines), translate.BUFFER_LINES):
         measure.say(f"torch: line {first + 1} of {len(lines)}")

@@ -80,7 +80,7 @@ def page(pair: str, content: Mapping[str, Any], shared: Mapping[str, float]) -> 
             f"The masked language model under SGA had {shared['minutes']:.0f} minutes ({shared['cpu_minutes']:.0f} of CPU) before.",
         ]
     lines += ["", *(f"{name}: {signature}" for name, signature in content["signatures"].items()), ""]
-    lines += ["```bash", "python -m fairseq_plugins translate FOLDER --input TEXT --output TRANSLATION"]
+    lines += ["```bash", "fairseq-plugins translate FOLDER --input TEXT --output TRANSLATION"]
     lines += ["make serve MODEL=FOLDER   # over HTTP, and a page for browsers", "```", ""]
     return "\n".join(lines)
 

@@ -73,7 +73,11 @@ class Runs:
             if isinstance(value, list):
                 self.word_lists[name] = words
             self.values[name] = " ".join(words)
-        self.values.update({name: scored_split(Path(data) / file) for name, file in study.set.get("scored", {}).items()})
+        splits = {name: scored_split(Path(data) / file) for name, file in study.set.get("scored", {}).items()}
+        self.values.update(splits)
+        self.scored = [
+            f"{study.set['scored'][name]}: scored on {split}" for name, split in splits.items() if self._is_used(name)
+        ]
         self.values.update({name: self.asset(name) for name in study.assets if not study.each_seed(name)})
 
     def fill(self, text: str, **own: Any) -> str:
@@ -82,6 +86,11 @@ class Runs:
         Raises RecipeError: a name without a value.
         """
         return _substitute(text, {**self.values, **own})
+
+    def _is_used(self, name: str) -> bool:
+        """Return whether options of decoding in a direction of the study name a value."""
+        pairs = [(arm, pair) for arm in self.study.arms for pair in self.study.directions]
+        return any(f"${name}" in str(arm.options(stem, pair)) for arm, pair in pairs for stem in arm.outputs)
 
     def script(self, text: str, values: Optional[Mapping[str, Any]] = None) -> str:
         """Fill commands for bash in: each value is quoted as one word, each list as one word per item.
@@ -147,7 +156,7 @@ class Runs:
             files = "--dict pieces/dict.txt --sentencepiece pieces/sentencepiece.bpe.model"
             export = f"python {quote(str(self.values['root']))}/examples/export_masked_lm.py"
             return f"{export} --checkpoint {quote(checkpoint)} {files} --output {quote(f'assets/{place}')}"
-        average = f"python -m fairseq_plugins.checkpoints.average --inputs {quote(checkpoint)}"
+        average = f"python -m fairseq_plugins average --inputs {quote(checkpoint)}"
         dictionaries = f"{quote(self.fill(entry.get('data', 'bin')))}/dict*.txt"
         folder = quote(f"assets/{place}")
         return f"cp {dictionaries} {folder}/\n{average} --output {folder}/model.pt"
@@ -201,7 +210,7 @@ class Runs:
 
     def average(self, job: Job, part: str) -> str:
         """The command that makes one of them: a language's, or with ``@UPDATES`` the checkpoint after so many updates alone."""
-        command = "python -m fairseq_plugins.checkpoints.average"
+        command = "python -m fairseq_plugins average"
         if part.startswith("@"):
             model = f"averages/{job.key}{part}.pt"
             inputs = f"{quote(f'runs/{job.key}')}/checkpoint_*_{quote(part[1:])}.pt"
@@ -239,9 +248,7 @@ class Runs:
             f"--reference {quote(str(reference))} --trained {quote(','.join(arm.languages.trained))}"
             f" --json {quote(f'outputs/{job.key}/{test}.json')}"
         )
-        return "\n".join(
-            [f"mkdir -p {quote(folder)}", *lines, f"python -m data_prep.score_languages{systems} {given}"]
-        )
+        return "\n".join([f"mkdir -p {quote(folder)}", *lines, f"python -m data_prep.score_languages{systems} {given}"])
 
 
 def _substitute(text: str, values: Mapping[str, Any]) -> str:

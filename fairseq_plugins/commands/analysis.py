@@ -184,8 +184,8 @@ def check_retrieval(args: argparse.Namespace) -> None:
 def retrieval_comparison() -> Parser:
     """Build the parser of ``retrieval-comparison``."""
     parser = parser_of("retrieval-comparison")
-    written = "what retrieval tatoeba --json or pair-probe --json wrote"
-    parser.add_argument("first", metavar="FIRST", help=written)
+    source = "what retrieval tatoeba --json or pair-probe --json wrote"
+    parser.add_argument("first", metavar="FIRST", help=source)
     parser.add_argument("others", metavar="OTHER", nargs="+", help="the same of other encoders")
     draws = "draws of the test (default 10000)"
     parser.add_argument("--samples", type=int, default=10000, metavar="N", help=draws)

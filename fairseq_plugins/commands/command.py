@@ -1,12 +1,13 @@
-"""What the verbs share: a parser, checks of input files, and how a command runs and ends."""
+"""Shared parts of the verbs: a parser, checks of input files, and how a command runs and ends."""
 
 import argparse
 import ast
 import importlib
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterable, Optional, Sequence
 
 from .. import own_commands, register
 
@@ -62,7 +63,8 @@ def import_all() -> None:
         )
 
 
-class Command(NamedTuple):
+@dataclass(frozen=True)
+class Command:
     """A verb of the command line.
 
     Attributes:

@@ -14,8 +14,8 @@ def forward(verb: str, module: str) -> Callable[[Sequence[str]], int]:
         try:
             work = importlib.import_module(f"data_prep.{module}").main
         except ModuleNotFoundError as error:
-            where = "Run it from the checkout, or install the wheel."
-            sys.exit(f"{PROGRAM} {verb}: error: {error}. {where}")
+            remedy = "Run it from the checkout, or install the wheel."
+            sys.exit(f"{PROGRAM} {verb}: error: {error}. {remedy}")
         input_error = importlib.import_module("data_prep.io").InputError
         try:
             work(list(words))

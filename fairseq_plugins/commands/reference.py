@@ -116,8 +116,8 @@ def options(package: str) -> List[Option]:
                 defaults[arch] = values.get(action.dest, action.default)
             flag = action.option_strings[0] if action.option_strings else action.dest
             text = " ".join((action.help or "").replace("%%", "%").split())
-            shown = _show_type(action), _show_default(action, defaults)
-            rows.append(Option(f"{kind} {name}", action.dest, flag, *shown, text))
+            cells = _show_type(action), _show_default(action, defaults), text
+            rows.append(Option(f"{kind} {name}", action.dest, flag, *cells))
     return rows
 
 

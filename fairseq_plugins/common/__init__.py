@@ -1,1 +1,1 @@
-"""Parts that several papers share: what lies between their rooms and ``ops``, and registers nothing."""
+"""Parts that several papers share. They lie between the papers and ``ops``, and register nothing."""

@@ -55,7 +55,7 @@ def failure(message, *arguments, **options):
 @pytest.mark.parametrize("build", [nlu_builders.mbart_cc25, nlu_builders.mbart50, nlu_builders.nllb_fairseq])
 def test_an_encoder_decoder_computes_the_same_there_and_comes_back(tmp_path, hf, build):
     model, folder, back = build(tmp_path), tmp_path / "out", tmp_path / "back.pt"
-    assert main(["export", str(tmp_path), str(folder), "--format", "huggingface"]) == 0
+    assert main(["export", str(tmp_path), str(folder), "--format=huggingface"]) == 0
     theirs = loaded(hf.AutoModelForSeq2SeqLM, folder)
     rows = model.encoder.embed_tokens.num_embeddings
     source, target = nlu_builders.tokens(rows), nlu_builders.tokens(rows, (5, 7, 2))
@@ -162,8 +162,7 @@ def test_the_frozen_masked_lm_of_an_sga_is_written_alone(tmp_path):
         model = builders.sga_model(module, frozen_options={"save_weights": save})
         torch.save({"args": options, "model": model.state_dict()}, tmp_path / f"{name}.pt")
     failure("holds no frozen masked LM", tmp_path / "trained.pt", tmp_path / "out", frozen=True)
-    line = f"export {tmp_path / 'whole.pt'} {tmp_path / 'out'} --format huggingface --frozen"
-    assert main(line.split()) == 0
+    assert main(["export", str(tmp_path / "whole.pt"), str(tmp_path / "out"), "--format=huggingface", "--frozen"]) == 0
     found = read_masked_lm(tmp_path / "out")
     files.assert_same(found.tensors, dict(module.named_parameters()))
     assert found.fingerprint == model.frozen.fingerprint
