@@ -187,7 +187,7 @@ def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translato
 
     Raises ValueError: naming a file or an option that is missing; or the checkpoint does not translate.
     """
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    state = read_state(path)
     stored = state["cfg"].task
     if not cuts_sources(stored):
         raise ValueError(f"MODEL {path}: was trained with --task {stored._name}, which does not translate")
@@ -213,6 +213,21 @@ def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translato
     encoders = [task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)]
     generator = task.build_generator([model], cfg.generation)
     return Translator(cfg, task, model, generator, [encoder for encoder in encoders if encoder is not None])
+
+
+def read_state(path: Path) -> Dict[str, Any]:
+    """Read a checkpoint of fairseq with the configuration of its run, on the CPU.
+
+    Raises ValueError: the file was written by another program.
+    """
+    try:
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+        if getattr(state["cfg"], "task", None) is None:
+            raise KeyError("cfg.task")
+    except (AttributeError, KeyError, TypeError) as error:
+        problem = f"is no checkpoint of fairseq ({type(error).__name__}: {error})"
+        raise ValueError(f"MODEL {path}: {problem}; valid: what fairseq-train saved") from error
+    return dict(state)
 
 
 def data_folders(path: Path, data: Optional[str], stored: Any) -> List[Path]:

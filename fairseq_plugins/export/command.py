@@ -10,8 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, List, Optional, Sequence, Tuple
 
-from fairseq.checkpoint_utils import load_checkpoint_to_cpu
-
 from .. import translate
 from ..checkpoints import export as portable
 from ..data.data_bins import split_pair
@@ -100,7 +98,7 @@ def content(args: argparse.Namespace, rest: Sequence[str]) -> folders.Content:
 
 def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Tuple[translate.Translator, List[text.Pair]]:
     """Read a translating checkpoint, and the pairs it is exported for: the one given, or all that it was trained on."""
-    pairs = pairs_of(load_checkpoint_to_cpu(str(path))["cfg"].task, (args.source_lang, args.target_lang))
+    pairs = pairs_of(translate.read_state(path)["cfg"].task, (args.source_lang, args.target_lang))
     options = translate.build_parser().parse_args([])
     source, target = pairs[0] if pairs else (args.source_lang, args.target_lang)
     vars(options).update(data=args.data, source_lang=source, target_lang=target)
