@@ -24,8 +24,6 @@ from .pretrained import row_parallel
 from .report import named_paths, say, table, write_json, write_tsv
 from .text import read_lines
 
-EDGES = (100, 1001)
-"""Fewer than 100 occurrences, 100 to 1000, more than 1000."""
 ALL = "all"
 CHUNK = 64
 """Bootstrap samples that are drawn at a time."""

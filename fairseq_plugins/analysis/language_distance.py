@@ -30,7 +30,6 @@ from .vectors import last_token_vectors
 
 logger = logging.getLogger(__name__)
 
-SENTENCES = 20000
 MBART_TASKS = ("multilingual_denoising", "translation_from_pretrained_bart", "code_switching_restore")
 """Tasks whose checkpoints have only one input format, mBART's."""
 

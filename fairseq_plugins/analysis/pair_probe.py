@@ -5,7 +5,7 @@
 Each sentence is read alone; its vector is the mean of a layer's output over its tokens. Of a pair (u, v) a logistic regression
 (scikit-learn, on standardised features) sees u, v, ``|u - v|`` and u * v. Layer and penalty are those with the best accuracy on
 ``--dev``, the tests are other sentences or languages. Nothing of the encoder is trained: the test of a small model that cannot be
-fine-tuned on so few pairs, and a lower bound for one that can. ``retrieval_comparison`` compares the files of ``--json``.
+fine-tuned on so few pairs, and a lower bound for one that can. ``retrieval-comparison`` compares the files of ``--json``.
 
 Source: features of InferSent (Conneau et al. 2017, section 3.1), there over encoders that are trained for it.
 """

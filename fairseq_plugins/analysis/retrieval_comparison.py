@@ -1,9 +1,9 @@
 """Is one encoder's retrieval better than another's? A paired test: ``fairseq-plugins retrieval-comparison``.
 
-    … FIRST.json OTHER.json [OTHER.json …]     what ``retrieval tatoeba --json`` or ``pair_probe --json`` wrote of the same pairs
+    … FIRST.json OTHER.json [OTHER.json …]     what ``retrieval tatoeba --json`` or ``pair-probe --json`` wrote of the same pairs
 
 Each file is taken in the layer that was chosen in it. A sentence pair scores 0, 1/2 or 1: found in neither, one or both
-directions (of ``pair_probe`` 0 or 1: its class was guessed). Approximate randomisation: how often would the difference of the
+directions (of ``pair-probe`` 0 or 1: its class was guessed). Approximate randomisation: how often would the difference of the
 means be as large, did chance alone say which of the two systems each score belongs to?
 
 Source: Noreen 1989; the test that sacreBLEU has as --paired-ar.
