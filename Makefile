@@ -25,6 +25,10 @@ MUTANTS ?=
 ROOT ?= .
 BENCH_ARGS ?=
 
+# Paths and names of the user reach the shell through the environment, as they were typed: make expands no $(…) in them.
+TYPED := SRC TGT OUT MLM MODEL STUDY DATA TOY_SEED
+$(foreach name,$(TYPED),$(if $(filter undefined,$(origin $(name))),,$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
+
 PY := $(VENV)/bin/python
 STAMPS := $(VENV)/.stamps
 CONSTRAINTS := $(STAMPS)/constraints.txt
@@ -65,7 +69,7 @@ help:  ## list the targets
 install: $(STAMPS)/package  ## make .venv if it is missing and install the package with what it needs
 
 quickstart: install  ## the whole job at tiny size: toy corpus, training, BLEU table (TOY_SEED=1)
-	TOY_SEED=$(TOY_SEED) PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/quickstart/run.sh
+	@PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/quickstart/run.sh
 
 recipes: $(RECIPES)/.stamp  ## what the workflow of examples/ needs: Snakemake, in $(VENV)-recipes (Python 3.11 or newer)
 
@@ -75,8 +79,9 @@ translator: $(STAMPS)/recipes recipes  ## two text files to a translator: SRC=my
 	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \
 	  bash examples/translator.sh "$$SRC" "$$TGT" "$$OUT" "$${HOURS:-2}" "$${SEED:-1}" "$${MLM:-}"
 
-serve: $(if $(wildcard $(MODEL)/model.json),$(STAMPS)/runtime,$(STAMPS)/onnx)  ## a model over HTTP and as a page: MODEL=DIR [PORT=5000] [PRECISION=int8] [SYSTEM=at]
+serve:  ## a model over HTTP and as a page: MODEL=DIR [PORT=5000] [PRECISION=int8] [SYSTEM=at]
 	@[ -n "$${MODEL:-}" ] || { echo "make serve: MODEL is missing, as in: make serve MODEL=runs/quickstart-1" >&2; exit 2; }
+	@if [ -f "$$MODEL/model.json" ]; then needed=runtime; else needed=onnx; fi; $(MAKE) --no-print-directory "$(STAMPS)/$$needed"
 	@PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/serve.sh "$$MODEL"
 
 study: $(STAMPS)/study recipes  ## a study of examples/studies: STUDY=sga DATA=DIR OUT=DIR [JOBS=1] [DEVICE=cpu] [PUBLISHED=1]
@@ -149,11 +154,11 @@ results: $(STAMPS)/plots  ## rebuild docs/results and the page of benchmarks fro
 
 hydra: install  ## configurations for fairseq-hydra-train from examples/systems: OUT=DIR
 	@[ -n "$${OUT:-}" ] || { echo "make hydra: OUT is missing, as in: make hydra OUT=runs/hydra" >&2; exit 2; }
-	$(PY) -m examples.recipes.hydra --output "$$OUT"
+	$(PY) -m examples.recipes.hydra --output="$$OUT"
 
 publish: $(STAMPS)/plots  ## store a study in examples/results and docs/results: OUT=DIR of make study [PARTIAL=1]
 	@[ -n "$${OUT:-}" ] || { echo "make publish: OUT is missing, as in: make publish OUT=runs/sga" >&2; exit 2; }
-	$(PY) -m examples.recipes.results --publish "$$OUT" $(if $(PARTIAL),--partial)
+	$(PY) -m examples.recipes.results --publish="$$OUT" $(if $(PARTIAL),--partial)
 	$(MAKE) --no-print-directory evidence
 
 evidence:  ## after new runs: write the hashes of ledgers, archives, plots of analyses and measurements
@@ -172,7 +177,7 @@ $(STAMPS)/venv:
 	    echo "make install: PYTHON=$(PYTHON) cannot be started; give another, as in: make install PYTHON=python3.11" >&2; exit 1; }; \
 	  case $$version in 2.*|3.[0-9].*) \
 	    echo "make install: Python $$version is too old, 3.10 or newer is needed, as in: make install PYTHON=python3.11" >&2; exit 1;; \
-	    3.1[0-3].*) ;; *) $(SAY) "Python $$version is newer than any that was tried: fairseq or gensim may not be built";; esac; \
+	    3.1[0-3].*) ;; *) $(SAY) "Python $$version is newer than any that was tried: fairseq may not be built, and gensim (data_prep/lexicon.sh) is left out";; esac; \
 	  clear=; $(PY) -c '' >/dev/null 2>&1 || clear=--clear; \
 	  $(SAY) "making $(VENV) with $$($(PYTHON) --version)"; \
 	  $(PYTHON) -m venv $$clear $(VENV_FLAGS) $(VENV) || { \
@@ -217,7 +222,7 @@ $(STAMPS)/builders: $(CONSTRAINTS)
 
 # fairseq 0.12.2 (Python 3.10) alone is built in isolation: beside torch it asks for sources that its release lacks.
 $(STAMPS)/package: setup.py $(STAMPS)/builders
-	@$(SAY) "3/3 fairseq, fastBPE (both compiled: a minute or two on two cores), sentencepiece, sacrebleu, fairseq_plugins"
+	@$(SAY) "3/3 fairseq, fastBPE (both compiled: a minute or two on two cores), sentencepiece, sacrebleu, gensim, fairseq_plugins"
 	@$(TESTED_PYTHON) || $(COMPILING) $(PIP_INSTALL) -c $(CONSTRAINTS) "$$(grep -o 'fairseq==[0-9.]*' setup.py)" $(NEWS)
 	@$(COMPILING) $(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) $(PACKAGE) $(NEWS)
 	@$(DROP_TORCHAUDIO)

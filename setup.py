@@ -27,11 +27,12 @@ REQUIREMENTS = [
     "fastBPE==0.1.0",
     "subword-nmt>=0.3.8",
     "safetensors>=0.4",
+    "filelock>=4.1",
+    'gensim>=4.3; python_version < "3.14"',  # for data_prep/lexicon.sh; newer Pythons have no wheel
 ]
 
 MATPLOTLIB = "matplotlib>=3.5"
 TRANSFORMERS = "transformers>=4.40"
-GENSIM = "gensim>=4.3"
 
 SCIPY = "scipy>=1.7"  # tables of studies; fairseq's scikit-learn brings it
 PROTOBUF = "protobuf>=3.20"  # to read the scores of pieces: tokenizer.json
@@ -44,24 +45,23 @@ ONNX = ["onnx>=1.16", "onnxscript>=0.5"]
 ONNX += ['onnxruntime>=1.25; python_version >= "3.11"', 'onnxruntime>=1.18; python_version < "3.11"']
 CLIENTS = ["httpx>=0.27", "libretranslatepy>=2.1", "deep-translator>=1.11"]  # what the service is tested with
 
-TEST = ["pytest>=7.0", "pytest-xdist>=3.2", JSONSCHEMA, MATPLOTLIB, TRANSFORMERS, GENSIM, SCIPY, SKLEARN, LANGID]
+TEST = ["pytest>=7.0", "pytest-xdist>=3.2", JSONSCHEMA, MATPLOTLIB, TRANSFORMERS, SCIPY, SKLEARN, LANGID]
 TEST += [*ONNX, *CLIENTS, PROTOBUF]
 
 EXTRAS = {
-    # transformers: only to compare logits with it; matplotlib: plots; gensim: word vectors, for which Python 3.14 has none yet
+    # transformers: only to compare logits with it; matplotlib: plots
     "test": TEST,
     # mutmut exactly: tests/mutants/ calls parts of it that may change
     "mutants": [*TEST, "mutmut==3.8.1"],
     "check": ["ruff>=0.5", "mypy>=1.8"],
     "docs": ["sphinx>=7.3", "myst-parser>=3.0", "furo>=2024.5", "sphinx-autoapi>=3.1"],
     "huggingface": [TRANSFORMERS, PROTOBUF],
-    "lexicon": [GENSIM],
     "onnx": ONNX,
     "plots": [MATPLOTLIB, SCIPY],
     "peers": [MATPLOTLIB, SCIPY, *ONNX, "ctranslate2>=4.5"],  # what benchmarks compare with
     "probe": [SKLEARN],
     "recipes": [JSONSCHEMA],  # what examples/ reads its YAML with, in the workflow's own environment too
-    "study": [JSONSCHEMA, MATPLOTLIB, SCIPY, GENSIM, LANGID],  # pages with plots, lexicons
+    "study": [JSONSCHEMA, MATPLOTLIB, SCIPY, LANGID],  # pages with plots, languages of outputs
     "release": ["build>=1.2", "twine>=6.1"],  # 6.1 is the first that knows the metadata of today's setuptools
     "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: give it an environment of its own
 }

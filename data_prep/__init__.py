@@ -1,1 +1,4 @@
-"""Text to text: cleaning, splitting, sentencepiece, dictionaries and the toy corpus. Runs from the checkout or installed."""
+"""Turn text into text: cleaning, splitting, pieces, dictionaries, corpora, the toy corpus.
+
+`files` (writing, locking, hashing) and `progress` are shared with fairseq_plugins.
+"""

@@ -14,11 +14,12 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from . import cli
 from .check import DEFAULT_SPLITS
-from .io import InputError, PathLike, check_same_counts, read_json, read_lines, sha256, write_bytes
+from .files import locked, sha256, write_bytes
+from .io import InputError, PathLike, check_same_counts, read_json, read_lines
 from .layout import PARTS, Pair, data_names, pair_record, parse_pairs, parse_splits, text_name
-from .locks import alone
 from .parallel import for_each
 from .pieces import read_dictionary
+from .progress import heartbeat
 from .steps import Step
 
 # Head of an .idx file of fairseq's MMapIndexedDataset: magic, format version, code of the number type, sequences.
@@ -141,7 +142,7 @@ def _run_fairseq(
             command, cwd=folder.parent, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            with cli.heartbeat(label):
+            with heartbeat(label):
                 status = process.wait()
         finally:
             if process.poll() is None:
@@ -218,7 +219,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     check_output(output, pairs, dictionary)
     at_once = min(args.workers, len(pairs))
     each = args.workers // at_once
-    with alone(output / STEPS_FOLDER / "binarize.lock", f"--output {args.output}"):
+    with locked(output / STEPS_FOLDER / "binarize.lock", f"--output {args.output}"):
         write_bytes(output / "dict.txt", dictionary.read_bytes())
         cli.say(f"binarize: dictionary of {count:,} pieces")
         cli.say(f"binarize: {len(pairs)} pairs, {at_once} at a time")

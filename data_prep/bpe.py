@@ -12,8 +12,10 @@ from typing import Any, Dict, List, Optional, Sequence
 from . import cli
 from .bpe_codes import END_OF_WORD, Merge, codes_lines
 from .encode import add_apply_options, apply_files, apply_or_decode
-from .io import InputError, PathLike, atomic_writers, read_lines
+from .files import atomic_texts
+from .io import InputError, PathLike, read_lines
 from .pieces import FAIRSEQ_SPECIAL, RESERVED
+from .progress import heartbeat, with_progress
 from .steps import write_manifest
 
 
@@ -38,11 +40,11 @@ def learn(inputs: Sequence[PathLike], codes: PathLike, merges: int, min_frequenc
     words: Counter = Counter()
     lines = 0
     for path in inputs:
-        for line in cli.with_progress(read_lines(path, "--inputs"), f"bpe learn: reading {Path(path).name}"):
+        for line in with_progress(read_lines(path, "--inputs"), f"bpe learn: reading {Path(path).name}"):
             lines += 1
             words.update(line.split())
     learned = _learn([f"{word} {count}" for word, count in words.items()], merges, min_frequency)
-    with atomic_writers([codes], "--codes", inputs) as (file,):
+    with atomic_texts([codes], "--codes", inputs) as (file,):
         file.writelines(codes_lines(learned))
     counts = {"lines": lines, "words": len(words), "merges": len(learned)}
     options = {"merges": merges, "min_frequency": min_frequency, "subword-nmt": metadata.version("subword-nmt")}
@@ -58,7 +60,7 @@ def _learn(counted_words: List[str], merges: int, min_frequency: int) -> List[Me
     if not any(len(line.rpartition(" ")[0]) > 1 for line in counted_words):
         raise InputError("--inputs: no word has two characters, so there is nothing to merge; valid: text with words")
     learned = io.StringIO()
-    with cli.heartbeat(f"bpe learn: {merges:,} merges"), contextlib.redirect_stderr(io.StringIO()):
+    with heartbeat(f"bpe learn: {merges:,} merges"), contextlib.redirect_stderr(io.StringIO()):
         learn_bpe.learn_bpe(counted_words, learned, merges, min_frequency=min_frequency, is_dict=True)
     rows = [line.split(" ") for line in learned.getvalue().split("\n")[1:] if line]
     pairs = [(left, right) for left, right in rows]
@@ -89,12 +91,12 @@ def write_dictionary(inputs: Sequence[PathLike], output: PathLike, min_count: in
         raise InputError(f"--min-count {min_count}: valid: 1 or more")
     found: Counter = Counter()
     for path in inputs:
-        for line in cli.with_progress(read_lines(path, "--inputs"), f"bpe dict: reading {Path(path).name}"):
+        for line in with_progress(read_lines(path, "--inputs"), f"bpe dict: reading {Path(path).name}"):
             found.update(line.split())
     for symbol in sorted(RESERVED & found.keys()):
         raise InputError(f"--inputs: holds the piece {symbol}, which fairseq and its tasks add themselves; valid: none")
     kept = sorted((item for item in found.items() if item[1] >= min_count), key=lambda item: (-item[1], item[0]))
-    with atomic_writers([output], "--output", inputs) as (file,):
+    with atomic_texts([output], "--output", inputs) as (file,):
         file.writelines(f"{piece} {count}\n" for piece, count in kept)
     return {"pieces": len(found), "kept": len(kept)}
 

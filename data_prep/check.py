@@ -7,6 +7,7 @@ from typing import Dict, List, Optional
 from . import cli
 from .io import InputError, PathLike, check_same_counts, read_lines
 from .layout import Pair, parse_pairs, parse_splits, text_name, text_names
+from .progress import with_progress
 
 DEFAULT_SPLITS = "train,valid,test"
 
@@ -21,7 +22,7 @@ def check_file(path: PathLike, option: str, allow_empty_lines: bool = False) -> 
         InputError: bad input, as in :func:`read_lines`, or (unless allowed) a line without text.
     """
     count, empty, first = 0, 0, 0
-    for line in cli.with_progress(read_lines(path, option), f"check {Path(path).name}"):
+    for line in with_progress(read_lines(path, option), f"check {Path(path).name}"):
         count += 1
         if not line.strip():
             empty += 1

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Callable, Dict, List, Optional, Sequence, Set, TextIO, Tuple
 
 from . import cli
-from .io import LINE_BREAKERS, InputError, PathLike, atomic_writers, read_parallel, same_number
+from .files import atomic_texts
+from .io import LINE_BREAKERS, InputError, PathLike, read_parallel, same_number
+from .progress import with_progress
 from .steps import write_manifest
 
 FORMS = ("NFC", "NFKC", "none")
@@ -167,10 +169,10 @@ def clean_files(
     dropped: Counter = Counter()
     read = 0
     paths = [*outputs, *([dropped_table] if dropped_table else [])]
-    with atomic_writers(paths, "--outputs", inputs) as opened:
+    with atomic_texts(paths, "--outputs", inputs) as opened:
         files, table = opened[: len(outputs)], opened[-1] if dropped_table else None
         _row(table, "line", "reason", "details")
-        for lines in cli.with_progress(read_parallel(inputs, "--inputs", strict=False), "clean"):
+        for lines in with_progress(read_parallel(inputs, "--inputs", strict=False), "clean"):
             read += 1
             lines = tuple(normaliser(line) for line in lines)
             verdict = select(lines)

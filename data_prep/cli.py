@@ -1,28 +1,18 @@
-"""What every verb's command line shares: errors in one line, progress on standard error, clean ends on signals."""
+"""Share what every verb's command line needs: errors in one line, clean ends on signals."""
 
 import argparse
 import logging
 import signal
 import sys
-import threading
-import time
 import warnings
-from contextlib import contextmanager
-from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, TypeVar
+from typing import Any, Callable, List, NoReturn, Optional
 
 from .io import InputError
+from .progress import say
 
-T = TypeVar("T")
-REPORT_SECONDS = 5.0
 EXIT_BAD_INPUT = 1
 EXIT_TERMINATED = 128 + signal.SIGTERM
 EXIT_INTERRUPTED = 128 + signal.SIGINT
-
-
-def say(text: str) -> None:
-    """Print one line on standard error: standard output is for results."""
-    sys.stderr.write(f"{text}\n")  # one call: lines of several workers must not mix
-    sys.stderr.flush()
 
 
 def run(verb: str, main: Callable[[Optional[List[str]]], None]) -> NoReturn:
@@ -71,33 +61,3 @@ class Parser(argparse.ArgumentParser):
 def parser(verb: str, description: Optional[str]) -> argparse.ArgumentParser:
     """Make the argument parser of a verb."""
     return Parser(prog=f"python -m data_prep.{verb}", description=description)
-
-
-def with_progress(items: Iterable[T], label: str, seconds: float = REPORT_SECONDS) -> Iterator[T]:
-    """Pass items through and report their number on standard error every ``seconds`` seconds."""
-    start = reported = time.monotonic()
-    for count, item in enumerate(items, start=1):
-        now = time.monotonic()
-        if now - reported >= seconds:
-            say(f"{label}: {count:,} lines, {count / (now - start):,.0f} lines/s")
-            reported = now
-        yield item
-
-
-@contextmanager
-def heartbeat(label: str, seconds: float = REPORT_SECONDS) -> Iterator[None]:
-    """Report on standard error every ``seconds`` seconds that one long call is still at work."""
-    start = time.monotonic()
-    over = threading.Event()
-
-    def beat() -> None:
-        while not over.wait(seconds):
-            say(f"{label}: at work for {time.monotonic() - start:,.0f} s")
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Sequence, Tuple
 
-from .io import InputError, PathLike, write_bytes
+from .files import write_bytes
+from .io import InputError, PathLike
 
 if TYPE_CHECKING:
     from torch import Tensor

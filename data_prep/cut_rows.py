@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from . import cli, pieces
+from . import pieces
 from .cut_checkpoint import wrong_rows
-from .io import InputError, PathLike, atomic_writers, read_lines
+from .files import atomic_texts
+from .io import InputError, PathLike, read_lines
 from .pieces import FAIRSEQ_SPECIAL, read_dictionary
+from .progress import with_progress
 
 # Symbols that are no part of text: <mask>, <2de>, </s>; [en_XX], [en]; __en__. Their rows stay whatever the corpus holds.
 SYMBOL = re.compile(r"<[^<>\s]+>|\[[A-Za-z]{2,3}(?:_[A-Za-z]{2,4})?\]|__[A-Za-z_]{2,12}__")
@@ -87,12 +89,12 @@ def _lines_of_pieces(
     listed: Sequence[PathLike], text: Sequence[PathLike], model: Optional[PathLike]
 ) -> Iterator[List[str]]:
     for path in listed:
-        for line in cli.with_progress(read_lines(path, "--pieces"), f"cut_vocabulary: {Path(path).name}"):
+        for line in with_progress(read_lines(path, "--pieces"), f"cut_vocabulary: {Path(path).name}"):
             yield line.split()
     if model is not None:
         processor = pieces.load_model(model)
         for path in text:
-            lines = cli.with_progress(read_lines(path, "--text"), f"cut_vocabulary: {Path(path).name}")
+            lines = with_progress(read_lines(path, "--text"), f"cut_vocabulary: {Path(path).name}")
             yield from pieces.encode_lines(processor, lines)
 
 
@@ -151,7 +153,7 @@ def write_rows(rows: Rows, dictionary: PathLike, dict_map: PathLike, table: Path
     """
     names = [*FAIRSEQ_SPECIAL, *(line.removesuffix(" #fairseq:overwrite").rpartition(" ")[0] for line in rows.lines)]
     names += [f"+{number}" for number in range(1, rows.extra + 1)]
-    with atomic_writers([dictionary, dict_map, table], "--output") as (kept, listed, numbered):
+    with atomic_texts([dictionary, dict_map, table], "--output") as (kept, listed, numbered):
         kept.writelines(line + "\n" for line in rows.lines)
         listed.writelines(f"{int(stays)}\n" for stays in rows.kept)
         for new, (old, name) in enumerate(zip(rows.ids, names)):

@@ -9,8 +9,8 @@ from . import cli
 from .cut_checkpoint import check_checkpoint, cut, open_checkpoint, write_checkpoint
 from .cut_rows import Rows, check_choice, check_corpus, choose_rows, count_corpus, unknown_share, write_rows
 from .encode import DEFAULT_MAX_UNKNOWN
-from .io import InputError, PathLike, write_bytes
-from .locks import alone
+from .files import locked, write_bytes
+from .io import InputError, PathLike
 from .steps import write_manifest
 
 MANIFEST = "cut_vocabulary.json"
@@ -136,7 +136,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     args = build_parser().parse_args(argv)
     options = {name: value for name, value in vars(args).items() if name != "dict"}
     target = Path(args.output).absolute()
-    with alone(target.with_name(f".{target.name}.lock"), f"--output {args.output}"):
+    with locked(target.with_name(f".{target.name}.lock"), f"--output {args.output}"):
         counts = cut_vocabulary(dictionary=args.dict, **options)
     cli.say(f"cut_vocabulary: {args.output}: " + ", ".join(f"{name} {value:,}" for name, value in counts.items()))
 

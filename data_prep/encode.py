@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from . import bpe_codes, cli, pieces
-from .io import InputError, PathLike, atomic_writers, read_lines, same_number
+from .files import atomic_texts
+from .io import InputError, PathLike, read_lines, same_number
 from .layout import apply_record, piece_name
 from .parallel import for_each
+from .progress import with_progress
 from .steps import Step
 
 DEFAULT_MAX_UNKNOWN = 0.2
@@ -124,9 +126,9 @@ def encode_file(
             read as another one (it splits at any white space) or as one of its own symbols; a word that would be lost.
     """
     counts = PieceCounts()
-    with atomic_writers([target], "--outputs", [source]) as (file,):
+    with atomic_texts([target], "--outputs", [source]) as (file,):
         label = f"{segmenter.verb} apply {Path(source).name}"
-        lines, again = itertools.tee(cli.with_progress(read_lines(source, "--inputs"), label))
+        lines, again = itertools.tee(with_progress(read_lines(source, "--inputs"), label))
         for number, (found, line) in enumerate(zip(segmenter.encode(lines), again), start=1):
             text = " ".join(found)
             if text.split() != found or not pieces.RESERVED.isdisjoint(found):
@@ -253,9 +255,9 @@ def decode_files(segmenter: Any, inputs: Sequence[PathLike], outputs: Sequence[P
     same_number(inputs, outputs)
     for source, target in zip(inputs, outputs):
         count = 0
-        with atomic_writers([target], "--outputs", [source]) as (file,):
+        with atomic_texts([target], "--outputs", [source]) as (file,):
             label = f"{segmenter.verb} decode {Path(source).name}"
-            for line in cli.with_progress(read_lines(source, "--inputs"), label):
+            for line in with_progress(read_lines(source, "--inputs"), label):
                 file.write(segmenter.decode(line) + "\n")
                 count += 1
         cli.say(f"{segmenter.verb} decode: {target}: {count:,} lines")

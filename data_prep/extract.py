@@ -4,7 +4,6 @@ import argparse
 import fnmatch
 import gzip
 import lzma
-import os
 import shutil
 import stat
 import tarfile
@@ -14,7 +13,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import cli
-from .io import InputError, PathLike, naming, unfinished, write_json
+from .files import atomic_path, write_json
+from .io import InputError, PathLike
+from .progress import heartbeat
 from .steps import FORMAT, Step, facts
 
 COPY_BYTES = 1 << 20
@@ -42,7 +43,7 @@ def extract(archive: PathLike, output: PathLike, patterns: Sequence[str]) -> Dic
         raise InputError(f"--archive {archive}: no such file; valid: a tar, zip or gz file")
     written: Dict[str, int] = {}
     try:
-        with cli.heartbeat(f"extract {Path(archive).name} ({Path(archive).stat().st_size:,} bytes)"):
+        with heartbeat(f"extract {Path(archive).name} ({Path(archive).stat().st_size:,} bytes)"):
             for name, _, opener in _members(Path(archive), patterns):
                 target = _plain_name(name)
                 with opener() as stream:
@@ -111,18 +112,9 @@ def _unpacked(stream: IO[bytes], name: str) -> IO[bytes]:
 
 def _write(stream: IO[bytes], target: Path) -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = unfinished(target)
-    try:
-        with naming(target):
-            with open(temporary, "wb") as file:
-                shutil.copyfileobj(stream, file, COPY_BYTES)
-                size = file.tell()
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return size
+    with atomic_path(target) as temporary, open(temporary, "wb") as file:
+        shutil.copyfileobj(stream, file, COPY_BYTES)
+        return file.tell()
 
 
 def extract_once(archive: PathLike, output: PathLike, patterns: Sequence[str]) -> List[Path]:

@@ -109,8 +109,8 @@ prepare_corpus() {
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
     export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
     mkdir -p "$out"
-    exec 9<>"$out/.lock" # locked until this script and all that it started have ended; the file may stay
-    "$PYTHON" -c 'from data_prep import locks; locks.for_a_script()' "$name" 9 "--out $out"
+    . "$root/data_prep/lock.sh"
+    lock_output "$name" "$out/.lock" "--out $out"
     if [ ${#archives[@]} -eq 0 ]; then
         say "[1/3] archives in $out/archives"
         mkdir -p "$out/archives"

@@ -12,7 +12,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 import regex
 
 from .clean import FORMS, Normaliser
-from .io import InputError, PathLike, atomic_writers
+from .files import atomic_texts
+from .io import InputError, PathLike
 from .pieces import decode_line, load_model
 from .steps import write_manifest
 
@@ -196,7 +197,7 @@ class Collector:
             for number in range(width if width > 1 else 0):
                 lines = [dict(enumerate(example.targets)).get(number, "") for example in examples]
                 columns[folder / f"{split}.{self.langs[1]}.ref{number + 1}"] = lines
-        with atomic_writers(list(columns), "--output-dir", inputs) as files:
+        with atomic_texts(list(columns), "--output-dir", inputs) as files:
             for file, lines in zip(files, columns.values()):
                 file.writelines(line + "\n" for line in lines)
         counts: Dict[str, Any] = {split: len(examples) for split, examples in self.examples.items()}

@@ -5,7 +5,8 @@ import re
 from typing import Dict, List, Optional, Sequence
 
 from .cli import parser, run, say
-from .io import InputError, PathLike, atomic_writers, check_same_counts, count_lines, read_lines
+from .files import atomic_texts
+from .io import InputError, PathLike, check_same_counts, count_lines, read_lines
 
 _LINE = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
 
@@ -75,7 +76,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         check_same_counts(
             "--lines-of", {args.lines_of: count_lines(args.lines_of, "--lines-of"), "--input": len(lines)}
         )
-    with atomic_writers([args.output], "--output", args.input) as (file,):
+    with atomic_texts([args.output], "--output", args.input) as (file,):
         file.writelines(line + "\n" for line in lines)
     say(f"hypotheses: {len(lines)} sentences in {args.output}")
 

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from . import cli
-from .io import InputError, PathLike, atomic_writers
+from .files import atomic_texts
+from .io import InputError, PathLike
 from .lexicon_files import FORMS, MUSE, TSV, Entry, check_places, package, write_entries
+from .progress import heartbeat
 from .steps import write_manifest
 from .vector_text import read_vectors
 
@@ -87,7 +89,7 @@ def induce(
 
     x, y = (unit_rows(torch.from_numpy(side.vectors).to(place)) for side in sides)
     words = [side.words for side in sides]
-    with cli.heartbeat(f"induce_lexicon: {len(x):,} and {len(y):,} words"):
+    with heartbeat(f"induce_lexicon: {len(x):,} and {len(y):,} words"):
         verdict = look(x, y, words, options.neighbours, options.block)
         if verdict.unaligned:
             raise InputError(
@@ -99,7 +101,7 @@ def induce(
     for text in verdict.not_checked:
         cli.say(f"induce_lexicon: not checked: {text}")
     left_out = 0
-    with atomic_writers(outputs, "--output", [source, target]) as files:
+    with atomic_texts(outputs, "--output", [source, target]) as files:
         for side, file in enumerate(files):
             left_out += write_entries(file, entries(words[side], words[1 - side], ranked[side]), options.form)
         Path(manifest).unlink(missing_ok=True)  # first: it must not stand beside lexicons that it does not describe

@@ -1,23 +1,17 @@
-"""Text files, strictly: UTF-8 lines split at LF only, equal line counts, outputs that appear whole or not at all."""
+"""Read text files strictly: UTF-8 lines that end at LF only, equal line counts."""
 
-import hashlib
 import itertools
 import json
 import os
 import re
-import secrets
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple, Union
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple, Union
 
-PathLike = Union[str, Path]
+PathLike = Union[str, "os.PathLike[str]"]
 
 BYTE_ORDER_MARK = "\ufeff"
 # What str.splitlines or a text-mode reader takes for the end of a line, besides LF; and NUL.
 LINE_BREAKERS = re.compile("[\x00\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
-CHUNK_BYTES = 1 << 20
-TOKEN_BYTES = 4
-TOKEN_PATTERN = "[0-9a-f]" * 2 * TOKEN_BYTES  # how the names of unfinished files end
 
 
 class InputError(ValueError):
@@ -128,105 +122,6 @@ def count_lines(path: PathLike, option: str) -> int:
         return sum(1 for _ in file)
 
 
-def unfinished(target: Path) -> Path:
-    """A new name beside ``target`` for what is not whole yet; no other process takes it, on any machine."""
-    return target.with_name(f".{target.name}.tmp-{secrets.token_hex(TOKEN_BYTES)}")
-
-
-@contextmanager
-def naming(target: Path) -> Iterator[None]:
-    """Name the file or folder in an error of writing: the system's own says only that the disk is full."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is not None and f".{target.name}.tmp-" not in str(error.filename):
-            raise  # it names another file already: one of the inputs
-        raise OSError(error.errno, error.strerror or str(error), str(target)) from error
-
-
-@contextmanager
-def atomic_writers(
-    paths: Sequence[PathLike], option: str, inputs: Sequence[PathLike] = (), empty_ok: bool = False
-) -> Iterator[List[TextIO]]:
-    """Open text files (UTF-8, LF) that appear under their names together at the end, or not at all after an error.
-
-    Args:
-        paths: the outputs; missing folders are made.
-        option: the option that named them, for messages.
-        inputs: files that must not be overwritten.
-        empty_ok: accept an output without any text.
-
-    Raises:
-        InputError: an output is named twice, is one of the inputs, is a folder, or got no text.
-    """
-    targets = [Path(path) for path in paths]
-    _check_targets(targets, option, inputs)
-    targets = [Path(os.path.realpath(target)) for target in targets]  # a link stays a link
-    temporary = [unfinished(target) for target in targets]
-    files: List[TextIO] = []
-    try:
-        for target, path in zip(targets, temporary):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            files.append(open(path, "w", encoding="utf-8", newline="\n"))
-        with naming(targets[0] if len(targets) == 1 else targets[0].parent):
-            yield list(files)
-        for target, file in zip(targets, files):
-            with naming(target):
-                file.flush()
-                if not empty_ok and file.tell() == 0:
-                    raise InputError(f"{option} {target}: no line was left to write, so nothing was written")
-                os.fsync(file.fileno())
-        for target, path, file in zip(targets, temporary, files):
-            file.close()
-            os.replace(path, target)
-    finally:
-        for file in files:
-            with suppress(OSError):  # a full disk once more
-                file.close()
-        for path in temporary:
-            path.unlink(missing_ok=True)
-
-
-def _check_targets(targets: Sequence[Path], option: str, inputs: Sequence[PathLike]) -> None:
-    resolved = [target.resolve() for target in targets]
-    sources = {Path(path).resolve() for path in inputs}
-    for index, (target, path) in enumerate(zip(targets, resolved)):
-        if path in resolved[:index]:
-            raise InputError(f"{option} {target}: named twice; valid: one output for each input")
-        if path in sources:
-            raise InputError(f"{option} {target}: would overwrite an input; valid: another file name")
-        _check_kind(target, f"{option} {target}")
-
-
-def _check_kind(target: Path, name: str) -> None:
-    if target.exists() and not target.is_file():
-        raise InputError(f"{name}: {'a folder' if target.is_dir() else 'no file'}; valid: a file name")
-
-
-def write_bytes(path: PathLike, data: bytes) -> None:
-    """Write a file so that it is either the old one or the complete new one."""
-    target = Path(path)
-    _check_kind(target, str(target))
-    target = Path(os.path.realpath(target))  # a link stays a link
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = unfinished(target)
-    try:
-        with naming(target):
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_json(path: PathLike, content: Dict[str, Any]) -> None:
-    """Write JSON atomically, keys sorted, so that the same content gives the same bytes."""
-    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)
-    write_bytes(path, (text + "\n").encode("utf-8"))
-
-
 def read_json(path: PathLike) -> Optional[Dict[str, Any]]:
     """Read a JSON object; None when there is no such file or it is no JSON object."""
     try:
@@ -234,15 +129,6 @@ def read_json(path: PathLike) -> Optional[Dict[str, Any]]:
     except (FileNotFoundError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
-
-
-def sha256(path: PathLike) -> str:
-    """Return the SHA-256 of a file, hexadecimal."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for chunk in iter(lambda: file.read(CHUNK_BYTES), b""):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def same_number(inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> None:

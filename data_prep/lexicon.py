@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence
 
 from . import cli, induce_lexicon, map_vectors, word_vectors, words
+from .files import leftovers, locked
 from .io import InputError, PathLike, read_json
 from .layout import parse_pairs
 from .lexicon_files import Named, check_places, check_readable, version
-from .locks import alone
 from .steps import Step, write_manifest
 
 MANIFEST, MAP_REPORT, LEXICON_REPORT = "manifest.json", "map.json", "lexicon.json"
@@ -72,7 +72,7 @@ class Pipeline:
         Raises:
             InputError: another run is at work there.
         """
-        return alone(self.top / f".{'-'.join(sorted(self.pair))}.lock", f"--out {self.top} ({'-'.join(self.pair)})")
+        return locked(self.top / f".{'-'.join(sorted(self.pair))}.lock", f"--out {self.top} ({'-'.join(self.pair)})")
 
     def run(
         self,
@@ -97,10 +97,11 @@ class Pipeline:
         step.finish({})
 
     def clean(self) -> None:
-        """Remove what a kill left half-written: of this pair, for another one may be at work in OUT."""
-        left = [path for name in (".", *KINDS, ".steps") for path in (self.folder / name).glob(".*.tmp-*")]
-        own = tuple(f".{path.name}.tmp-" for path in self.lexicons)
-        for path in (*left, *(path for path in self.top.glob(".*.tmp-*") if path.name.startswith(own))):
+        """Remove what a kill left unfinished of this pair; another pair may be at work in OUT."""
+        folders = [self.folder / name for name in (".", *KINDS, ".steps")]
+        paths = [path for folder in folders for path in leftovers(folder)]
+        paths += [path for lexicon in self.lexicons for path in leftovers(self.top, lexicon.name)]
+        for path in paths:
             path.unlink(missing_ok=True)
 
 

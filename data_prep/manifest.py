@@ -7,7 +7,8 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 from . import cli
 from .binarize import STEPS_FOLDER
 from .check import DEFAULT_SPLITS
-from .io import InputError, read_json, write_json
+from .files import write_json
+from .io import InputError, read_json
 from .layout import Pair, apply_record, pair_record, parse_pairs, parse_splits, text_names
 from .steps import FORMAT, facts, versions
 from .verify import check_manifest

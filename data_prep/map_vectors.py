@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import cli
+from .files import atomic_texts
 from .induce_lexicon import add_device_options, check_dimensions, check_max_words, set_threads, torch_device
-from .io import InputError, PathLike, atomic_writers
+from .io import InputError, PathLike
 from .lexicon_files import (
     MUSE,
     Entry,
@@ -20,6 +21,7 @@ from .lexicon_files import (
     read_candidates,
     write_entries,
 )
+from .progress import heartbeat, report_seconds
 from .steps import write_manifest
 from .vector_text import WordVectors, read_vectors, write_vectors
 
@@ -78,7 +80,7 @@ class Report:
 
     def __call__(self, iteration: Any) -> None:
         """After each iteration."""
-        if time.monotonic() - self.last >= cli.REPORT_SECONDS:
+        if time.monotonic() - self.last >= report_seconds():
             self.last = time.monotonic()
             self.last_line([iteration])
 
@@ -226,7 +228,7 @@ def _seed(x: Any, y: Any, sides: List[WordVectors], options: MapOptions, learnin
     from fairseq_plugins.ops.word_mapping import similarity_seed
 
     if options.seed_from == UNSUPERVISED:
-        with cli.heartbeat("map_vectors: unsupervised seed"):
+        with heartbeat("map_vectors: unsupervised seed"):
             return similarity_seed(x, y, options.seed_words, learning.neighbours, learning.block)
     rows = word_pairs(options.seed_from, sides[0], sides[1], options.dictionary)
     first, second = (torch.tensor(side, device=x.device) for side in rows)
@@ -256,7 +258,7 @@ def _write_dictionary(path: PathLike, pairs: Any, sides: List[WordVectors]) -> N
     """The distinct pairs, by the frequency of the source word."""
     rows = sorted(set(zip(*(side.tolist() for side in pairs))))
     entries = [Entry(sides[0].words[first], sides[1].words[second], 1.0, 1) for first, second in rows]
-    with atomic_writers([path], "--dictionary-output") as (file,):
+    with atomic_texts([path], "--dictionary-output") as (file,):
         write_entries(file, entries, MUSE)
 
 

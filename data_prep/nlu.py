@@ -1,18 +1,20 @@
 """Public sets for understanding to a data-bin: classes of sentences, ranking, tags of words, questions on passages."""
 
 import argparse
+import dataclasses
 import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from . import cli
-from .io import InputError, write_bytes
+from .files import write_bytes
+from .io import InputError
 from .nlu_conll import FORMATS, Conll
 from .nlu_layouts import LAYOUTS, QUESTIONS, RANKING, SENTENCES, TAGS, TRAIN_LANGUAGE, Layout, layout_named
 from .nlu_pieces import CodesPieces, SentencePieces, WordPieces
 from .nlu_rows import LAST, NONE, Table, check_columns, parse_header, parse_map, parse_texts
-from .nlu_sources import Source, names_of, parse_limits, parse_sources
+from .nlu_sources import TRANSLATE, Source, names_of, parse_limits, parse_sources
 from .pieces import read_dictionary
 from .steps import write_manifest
 
@@ -92,7 +94,12 @@ def _add_common(command: argparse.ArgumentParser, verb: str) -> None:
     command.add_argument("--layout", metavar="NAME", help=f"files of a collection: {names}")
     command.add_argument("--folder", metavar="DIR", help="with --layout: where the collection is")
     command.add_argument("--languages", metavar="CODES", help="with --layout: of valid and test (default: all)")
-    command.add_argument("--train-languages", metavar="CODES", help="with --layout: of train, or all (default: en)")
+    command.add_argument(
+        "--train-languages",
+        metavar="CODES",
+        help="with --layout: of train, with their gold labels (default: en); translate: en and its machine translations, as "
+        "translate.LANG",
+    )
 
 
 def _add_table(command: argparse.ArgumentParser, verb: str) -> None:
@@ -130,7 +137,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     segmenter = _segmenter(args)
     with tempfile.TemporaryDirectory(prefix="nlu-") as folder:
         dictionary = _dictionary(args, segmenter, Path(folder))
-        _run(args, sources, segmenter, dictionary, options)
+        _run(args, sources, segmenter, dictionary, options, layout.translation_options if layout else {})
 
 
 def _given(args: argparse.Namespace, name: str, preset: Mapping[str, Any]) -> Any:
@@ -142,8 +149,17 @@ def _layout_items(args: argparse.Namespace, layout: Layout) -> List[str]:
     if not args.folder:
         raise InputError("--folder: missing; valid: the folder of the collection, with --layout")
     languages = args.languages.split(",") if args.languages else []
-    wanted = args.train_languages or TRAIN_LANGUAGE
-    training = [] if wanted == "all" else wanted.split(",")
+    training = (args.train_languages or TRAIN_LANGUAGE).split(",")
+    if "all" in training:
+        raise InputError(
+            f"--train-languages {args.train_languages}: would train on gold labels of the test languages; valid: codes, as "
+            f"{TRAIN_LANGUAGE},de for gold labels in these languages, or {TRANSLATE} for {TRAIN_LANGUAGE} and its machine "
+            "translations"
+        )
+    if TRANSLATE in training and len(training) > 1:
+        raise InputError(f"--train-languages {args.train_languages}: valid: {TRANSLATE} alone, or codes of languages")
+    if training == [TRANSLATE]:
+        return layout.sources(args.layout, args.folder, languages, [TRAIN_LANGUAGE], translate=True)
     return layout.sources(args.layout, args.folder, languages, training)
 
 
@@ -177,7 +193,13 @@ def _dictionary(args: argparse.Namespace, segmenter: Any, folder: Path) -> Path:
     return path
 
 
-def _work(verb: str, options: Mapping[str, Any], sources: Sequence[Source], given: Optional[str]) -> Work:
+def _work(
+    verb: str,
+    options: Mapping[str, Any],
+    sources: Sequence[Source],
+    given: Optional[str],
+    translations: Mapping[str, Any],
+) -> Work:
     """Read the verb's own options. fairseq, which takes seconds, is imported here and not before."""
     from . import nlu_labels, nlu_questions, nlu_sentences, nlu_tags
 
@@ -189,6 +211,10 @@ def _work(verb: str, options: Mapping[str, Any], sources: Sequence[Source], give
         labels, write = nlu_tags.labels_of(reader, sources), partial(nlu_tags.write_tags, reader)
     else:
         table = _table(options, mapping)
+        if translations:
+            columns = {**options, "header": NONE, "label_map": "", **translations}
+            renaming = {**parse_map(columns["label_map"]), **mapping}
+            table = dataclasses.replace(table, translations=_table(columns, renaming))
         writer = nlu_sentences.write_ranking if verb == RANKING else nlu_sentences.write_sentences
         labels, write = nlu_sentences.labels_of(table, sources), partial(writer, table)
         if table.label == NONE and verb == RANKING:
@@ -211,9 +237,14 @@ def _table(options: Mapping[str, Any], mapping: Dict[str, str]) -> Table:
 
 
 def _run(
-    args: argparse.Namespace, sources: Sequence[Source], segmenter: Any, dictionary: Path, options: Mapping[str, Any]
+    args: argparse.Namespace,
+    sources: Sequence[Source],
+    segmenter: Any,
+    dictionary: Path,
+    options: Mapping[str, Any],
+    translations: Mapping[str, Any],
 ) -> None:
-    work = _work(args.verb, options, sources, getattr(args, "labels", None))
+    work = _work(args.verb, options, sources, getattr(args, "labels", None), translations)
     from .nlu_folder import VERB, DataBin, whole_folder
     from .nlu_table import page, table, warn
 

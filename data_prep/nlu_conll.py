@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from . import cli
 from .io import InputError
 from .nlu_rows import LAST
 from .nlu_sources import Source, file_of, table_lines
+from .progress import with_progress
 
 CONLL, CONLLU = "conll", "conllu"
 FORMATS = (CONLL, CONLLU)
@@ -82,7 +82,7 @@ class Conll:
         Raises:
             InputError: bad text, another number of columns, a word without a tag; names file and line.
         """
-        lines = cli.with_progress(table_lines(source), f"nlu {source.name}")
+        lines = with_progress(table_lines(source), f"nlu {source.name}")
         read = self._conllu if self.form_of(source) == CONLLU else self._conll
         yield from itertools.islice(read(source, enumerate(lines, start=1), skipped), source.limit or None)
 

@@ -1,6 +1,5 @@
 """The data-bin folder of an understanding task: it appears whole or not at all; its datasets, in fairseq's own format."""
 
-import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,8 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder, make_builder
 
-from .io import TOKEN_PATTERN, InputError, PathLike, naming, read_json, unfinished
-from .locks import alone
+from .files import atomic_folder, locked, restore_folder
+from .io import InputError, PathLike, read_json
 from .nlu_labels import Labels
 from .nlu_sources import Source
 from .verify import MANIFEST
@@ -37,20 +36,11 @@ def whole_folder(output: PathLike, sources: Sequence[Source]) -> Iterator[Path]:
     target = Path(output).absolute()
     if target.exists() and not target.is_dir():
         raise InputError(f"OUT {output}: a file; valid: a folder")
-    with alone(target.with_name(f".{target.name}.lock"), f"OUT {output}"):
-        _clean(target)
+    with locked(target.with_name(f".{target.name}.lock"), f"OUT {output}"):
+        restore_folder(target)
         _check(target, output, sources)
-        with _replaced(target) as made:
-            yield made
-
-
-def _clean(target: Path) -> None:
-    """Remove what a kill left, and put the old folder back if it came between the two moves."""
-    for left_over in target.parent.glob(f".{target.name}.tmp-{TOKEN_PATTERN}"):
-        old = left_over / "old"
-        if old.is_dir() and not target.exists():
-            os.replace(old, target)
-        shutil.rmtree(left_over, ignore_errors=True)
+        with atomic_folder(target, replace=True) as folder:
+            yield folder
 
 
 def _check(target: Path, output: PathLike, sources: Sequence[Source]) -> None:
@@ -69,24 +59,6 @@ def _check(target: Path, output: PathLike, sources: Sequence[Source]) -> None:
         raise InputError(
             f"OUT {output}: holds files that {VERB} did not make, as {others[0]}; valid: a new or empty folder, or a run's own"
         )
-
-
-@contextmanager
-def _replaced(target: Path) -> Iterator[Path]:
-    temporary = unfinished(target)
-    old = temporary / "old"
-    try:
-        made = temporary / "made"
-        with naming(target):
-            made.mkdir(parents=True)
-            yield made
-        if target.exists():
-            os.replace(target, old)
-        os.replace(made, target)
-    finally:
-        if old.exists() and not target.exists():
-            os.replace(old, target)
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 class Rows:

@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set, Tuple
 
-from . import cli
-from .io import LINE_BREAKERS, InputError, write_bytes
+from .files import write_bytes
+from .io import LINE_BREAKERS, InputError
 from .nlu_folder import DataBin
 from .nlu_sentences import EMPTY, refuse_nothing
 from .nlu_sources import OPTION, Source
 from .nlu_table import Counts
+from .progress import with_progress
 from .squad import Answer, Question, read_questions
 
 QUESTIONS, PASSAGES = "qa", "passages"
@@ -102,7 +103,7 @@ def _usable(source: Source, counts: Counts) -> Iterator[Tuple[Question, List[Ans
     """Questions that stay, with their answers; others are counted."""
     seen: Set[str] = set()
     label = f"nlu {source.name}"
-    for question in cli.with_progress(read_questions(source.path, f"{OPTION} {source.name}:"), label):
+    for question in with_progress(read_questions(source.path, f"{OPTION} {source.name}:"), label):
         if source.limit and counts.read == source.limit:
             return
         counts.read += 1

@@ -5,9 +5,9 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import cli
 from .io import LINE_BREAKERS, InputError
-from .nlu_sources import SPLITS, TEST, Source, file_of, table_lines
+from .nlu_sources import SPLITS, TEST, TRAIN, Source, file_of, table_lines
+from .progress import with_progress
 
 LAST, NONE = "last", "none"
 MOST_TEXTS = 2
@@ -49,6 +49,8 @@ class Table:
         header: splits whose files begin with a line of names.
         csv: cells may stand in quotation marks, as csv writers set them, and CR LF may end a line.
         label_map: label in the file -> label.
+        translations: table of the files of machine translations (default: this one). Rows of such files
+            that have another number of columns have no text and no label.
     """
 
     texts: Tuple[Tuple[str, ...], ...]
@@ -57,6 +59,7 @@ class Table:
     header: Tuple[str, ...] = ()
     csv: bool = False
     label_map: Dict[str, str] = field(default_factory=dict)
+    translations: Optional["Table"] = None
 
     def rows(self, source: Source) -> Iterator[Row]:
         """Yield the rows of a file, as many as its limit says.
@@ -67,7 +70,10 @@ class Table:
             InputError: bad text, a column that is not there, a row with another number of columns than the first, a label or a
                 query that cannot be used; names file and line.
         """
-        lines = enumerate(cli.with_progress(table_lines(source, self.csv), f"nlu {source.name}"), start=1)
+        if source.translated and self.translations is not None:
+            yield from self.translations.rows(source)
+            return
+        lines = enumerate(with_progress(table_lines(source, self.csv), f"nlu {source.name}"), start=1)
         number, line = next(lines)
         first = self._cells(line, source, number)
         named = source.split in self.header
@@ -75,6 +81,9 @@ class Table:
         rest = ((at, self._cells(text, source, at)) for at, text in lines)
         all_rows = rest if named else itertools.chain([(number, first)], rest)
         for at, cells in itertools.islice(all_rows, source.limit or None):
+            if len(cells) != len(first) and source.translated:
+                yield Row(at, ("",) * len(self.texts), "", "")
+                continue
             if len(cells) != len(first):
                 raise InputError(
                     f"{file_of(source, at)}: {len(cells)} columns; valid: {len(first)}, separated by tabs, as in line 1"
@@ -83,6 +92,8 @@ class Table:
 
     def labelled(self, source: Source) -> bool:
         """Whether a file has the label column."""
+        if source.translated and self.translations is not None:
+            return self.translations.labelled(source)
         number, line = next(enumerate(table_lines(source, self.csv), start=1))
         cells = self._cells(line, source, number)
         return self._places(cells, source, source.split in self.header).label != ABSENT
@@ -127,7 +138,7 @@ class Table:
         label = cells[places.label].strip() if places.label != ABSENT else ""
         label = self.label_map.get(label, label)
         query = cells[places.query].strip() if places.query != ABSENT else ""
-        if source.training and places.label != ABSENT and not label:
+        if source.split == TRAIN and places.label != ABSENT and not label:
             raise InputError(f"{file_of(source, number)}: no label; valid: every row of train has one")
         if places.query != ABSENT and (not query or LINE_BREAKERS.search(query)):
             raise InputError(f"{file_of(source, number)}: {query[:60]!r} as --query; valid: an id on one line")

@@ -3,22 +3,24 @@
 import itertools
 from typing import Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from .io import InputError, write_bytes
+from .files import write_bytes
+from .io import InputError
 from .nlu_folder import DataBin
 from .nlu_labels import Labels, check_grade
 from .nlu_rows import NONE, Row, Table
-from .nlu_sources import OPTION, Source, file_of
+from .nlu_sources import OPTION, TRAIN, Source, file_of
 from .nlu_table import Counts
 
 BATCH_ROWS = 1000
 EMPTY = "empty text"
+UNKNOWN_LABEL = "label that train has not"
 GROUP = "group"
 
 
 def labels_of(table: Table, sources: Sequence[Source]) -> Iterator[Tuple[str, str]]:
     """Yield the label of every row of train, and where it stands."""
     for source in sources:
-        if source.training and table.label != NONE:
+        if source.split == TRAIN and table.label != NONE:
             for row in table.rows(source):
                 yield row.label, file_of(source, row.number)
 
@@ -26,7 +28,8 @@ def labels_of(table: Table, sources: Sequence[Source]) -> Iterator[Tuple[str, st
 def write_sentences(table: Table, data: DataBin, source: Source, labels: Optional[Labels], longest: int) -> Counts:
     """Write the texts and labels of a source.
 
-    A row of train without text on a side is dropped; in the other splits it stays, so that every row is scored.
+    Train and its translations lose rows without text on a side, translations also rows with a label that
+    train has not. In the other splits rows stay, so that every row is scored.
 
     Args:
         table: how rows are read.
@@ -83,8 +86,12 @@ def _write(
     texts = [data.texts(number, source) for number in range(width)]
     classes = data.labels(labels.dictionary, source) if labels is not None else None
     unknown = data.dictionary.unk()
+    label_names = set(labels.names) if labels is not None else set()
     for row, ids in _encoded(data, rows, width):
         counts.read += 1
+        if source.translated and labels is not None and row.label not in label_names:
+            counts.dropped[UNKNOWN_LABEL] += 1
+            continue
         if not all(ids):
             if source.training:
                 counts.dropped[EMPTY] += 1

@@ -6,8 +6,8 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence
 
 from .io import BYTE_ORDER_MARK, InputError, PathLike, open_input, read_lines
 
-TRAIN, TEST = "train", "test"
-SPLITS = (TRAIN, "valid", TEST)
+TRAIN, TRANSLATE, TEST = "train", "translate", "test"
+SPLITS = (TRAIN, TRANSLATE, "valid", TEST)  # translate: machine translations of train
 NAME = re.compile(rf"({'|'.join(SPLITS)})\.([A-Za-z0-9_-]+)")
 OPTION = "input"  # how messages call such an argument
 
@@ -35,7 +35,12 @@ class Source(NamedTuple):
     @property
     def training(self) -> bool:
         """Whether rows may be dropped: those of the other splits are all answered for in the score."""
-        return self.split == TRAIN
+        return self.split in (TRAIN, TRANSLATE)
+
+    @property
+    def translated(self) -> bool:
+        """Return whether a program translated the rows; their labels are those of the originals."""
+        return self.split == TRANSLATE
 
 
 def parse_limits(text: str) -> Dict[str, int]:

@@ -8,7 +8,7 @@ from .nlu_conll import Conll, Sentence
 from .nlu_folder import DataBin
 from .nlu_labels import Labels
 from .nlu_sentences import BATCH_ROWS, refuse_nothing
-from .nlu_sources import Source, file_of
+from .nlu_sources import TRAIN, Source, file_of
 from .nlu_table import Counts
 
 NO_PIECE = "words without a piece"
@@ -17,7 +17,7 @@ NO_PIECE = "words without a piece"
 def labels_of(reader: Conll, sources: Sequence[Source]) -> Iterator[Tuple[str, str]]:
     """Yield the tag of every word of train, and where its sentence stands."""
     for source in sources:
-        if source.training:
+        if source.split == TRAIN:
             for sentence in reader.sentences(source, Counter()):
                 for tag in sentence.tags:
                     yield tag, file_of(source, sentence.number)

@@ -9,10 +9,11 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from . import cli
 from .clean import DEDUP, DIGEST_BYTES, FORMS, UNITS, Filter, Normaliser, Rules
-from .io import InputError, PathLike, atomic_writers, read_json
+from .files import atomic_texts, locked
+from .io import InputError, PathLike, read_json
 from .layout import Pair, parse_pairs, text_name
-from .locks import alone
 from .parallel import for_each
+from .progress import with_progress
 from .steps import Step, write_manifest
 
 SPLITS = ("train", "valid", "test")
@@ -88,7 +89,7 @@ def write_pair(
     dropped: Counter = Counter()
     sources = [path for split in SPLITS for path in corpus.files(pair, split)]
     paths = [output / text_name(pair, split, lang, True) for split in SPLITS for lang in pair]
-    with atomic_writers(paths, "--output", sources) as files:
+    with atomic_texts(paths, "--output", sources) as files:
         of_split = {split: files[2 * i : 2 * i + 2] for i, split in enumerate(SPLITS)}
 
         def put(split: str, lines: Lines) -> None:
@@ -100,7 +101,7 @@ def write_pair(
             if split == "valid" and recipe.valid_every:
                 continue
             label = f"{corpus.name} {pair[0]}-{pair[1]} {split}"
-            for raw in cli.with_progress(corpus.lines(pair, split), label):
+            for raw in with_progress(corpus.lines(pair, split), label):
                 lines = (normaliser(raw[0]), normaliser(raw[1]))
                 reason = _reason(lines, split, select, excluded)
                 if reason:
@@ -218,6 +219,6 @@ def add_options(parser: argparse.ArgumentParser, pairs: Optional[str], rules: Ru
 def run(corpus: Corpus, args: argparse.Namespace) -> None:
     """Run the verb of a corpus with parsed options."""
     rules = Rules(args.form, args.unit, 1, args.max_length, args.max_ratio, args.dedup)
-    with alone(Path(args.output) / STEPS_FOLDER / "lock", f"--output {args.output}"):
+    with locked(Path(args.output) / STEPS_FOLDER / "lock", f"--output {args.output}"):
         prepare(corpus, parse_pairs(args.pairs), Recipe(rules, args.valid_every), args.output, args.workers)
     cli.say(f"{corpus.name}: {args.output}: {len(parse_pairs(args.pairs))} pairs; manifest {args.output}/manifest.json")

@@ -6,7 +6,8 @@ from typing import Any, Iterable, Iterator, List, Optional, Set
 import sentencepiece
 
 from . import cli
-from .io import InputError, PathLike, atomic_writers, read_lines
+from .files import atomic_texts
+from .io import InputError, PathLike, read_lines
 
 # The first four rows of every fairseq dictionary, in their order: they are not listed in dict.txt.
 FAIRSEQ_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -59,7 +60,7 @@ def write_dictionary(model: Any, path: PathLike) -> int:
     lost = [piece for piece in pieces if piece.split() != [piece]]
     if lost:
         cli.say(f"spm: warning: {len(lost)} pieces contain white space and can never be matched in fairseq: {lost[:5]}")
-    with atomic_writers([path], "--dict") as (file,):
+    with atomic_texts([path], "--dict") as (file,):
         file.writelines(f"{piece} 1\n" for piece in pieces)
     return len(pieces)
 

@@ -87,8 +87,8 @@ done <<<"$names"
 
 echo "preprocess: [2/4] text to pieces in $out/pieces" >&2
 mkdir -p "$out/pieces" "$out/.steps"
-exec 9<>"$out/.steps/lock" # locked until this script and all that it started have ended; the file may stay
-"$PYTHON" -c 'from data_prep import locks; locks.for_a_script()' preprocess 9 "--out $out"
+. "$root/data_prep/lock.sh"
+lock_output preprocess "$out/.steps/lock" "--out $out"
 # A manifest stands for a complete folder. The others are what a kill left behind.
 rm -f "$out/manifest.json" "$out"/pieces/.*.tmp-* "$out"/pieces/*/.*.tmp-* "$out"/.*.tmp-*
 "$PYTHON" -m "data_prep.$verb" apply "--$option" "$segmenter" --dict "$dict" --inputs "${inputs[@]}" --outputs "${outputs[@]}" \

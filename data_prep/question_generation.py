@@ -8,6 +8,7 @@ from typing import Dict, List, Optional, Sequence
 from . import cli
 from .generation_text import Collector, add_options, limits_from_args
 from .io import InputError, PathLike
+from .progress import with_progress
 from .split import Shares, shares_from_ratios, split_of
 from .squad import read_questions
 
@@ -28,7 +29,7 @@ def collect(inputs: Sequence[PathLike], collector: Collector, shares: Shares, se
     """
     articles: Dict[str, str] = {}
     for path in inputs:
-        for question in cli.with_progress(read_questions(path), "question_generation"):
+        for question in with_progress(read_questions(path), "question_generation"):
             split = articles.setdefault(question.article, split_of([question.article], shares))
             if not question.answers:
                 collector.drop(split, "no answer")

@@ -3,8 +3,10 @@
 import argparse
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from .cli import heartbeat, parser, run, say
-from .io import InputError, check_same_counts, read_lines, write_json
+from .cli import parser, run, say
+from .files import write_json
+from .io import InputError, check_same_counts, read_lines
+from .progress import heartbeat
 from .score_comet import file_names, write_comet_files
 from .score_metrics import DEFAULT_METRICS, METRICS, build_bleu, build_metrics, check_metrics, evaluate
 from .score_text import text_statistics

@@ -5,7 +5,8 @@ import shlex
 from pathlib import Path
 from typing import Dict, List, Mapping, Sequence
 
-from .io import LINE_BREAKERS, InputError, PathLike, atomic_writers
+from .files import atomic_texts
+from .io import LINE_BREAKERS, InputError, PathLike
 
 SOURCE, REFERENCE = "source", "reference"
 
@@ -58,7 +59,7 @@ def write_comet_files(
                     f"--comet-files: line {number} of {name} holds U+{ord(found[0]):04X}, which COMET could take for the "
                     "end of the line; valid: lines that end with LF, without other line separators"
                 )
-    with atomic_writers([root / name for name in texts], "--comet-files", empty_ok=True) as files:
+    with atomic_texts([root / name for name in texts], "--comet-files", empty_ok=True) as files:
         for file, lines in zip(files, texts.values()):
             file.writelines(f"{line}\n" for line in lines)
     return comet_commands(root, list(names.values()))

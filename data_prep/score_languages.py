@@ -3,8 +3,10 @@
 import argparse
 from typing import Any, Dict, List, Optional, Sequence
 
-from .cli import heartbeat, parser, run, say
-from .io import InputError, read_lines, write_json
+from .cli import parser, run, say
+from .files import write_json
+from .io import InputError, read_lines
+from .progress import heartbeat
 from .score import TITLES, System, read_systems, score_systems
 from .score_metrics import DEFAULT_METRICS, METRICS, check_metrics
 

@@ -5,7 +5,8 @@ import math
 from typing import Any, Dict, List, Optional, Set
 
 from . import cli
-from .io import InputError, write_json
+from .files import write_json
+from .io import InputError
 from .lexicon_files import check_direction, check_places, read_candidates
 
 DEFAULT_RANKS = "1,5,10"

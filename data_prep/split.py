@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from . import cli
-from .io import InputError, PathLike, atomic_writers, read_parallel
+from .files import atomic_texts
+from .io import InputError, PathLike, read_parallel
+from .progress import with_progress
 from .steps import write_manifest
 
 SPLITS = ("train", "valid", "test")
@@ -103,9 +105,9 @@ def split_files(
     names = shares.wanted()
     paths = [Path(output_dir) / f"{name}.{lang}" for name in names for lang in langs]
     counts: Counter = Counter()
-    with atomic_writers(paths, "--output-dir", inputs, empty_ok=True) as files:
+    with atomic_texts(paths, "--output-dir", inputs, empty_ok=True) as files:
         of_split = {name: files[i * len(langs) : (i + 1) * len(langs)] for i, name in enumerate(names)}
-        for lines in cli.with_progress(read_parallel(inputs, "--inputs"), "split"):
+        for lines in with_progress(read_parallel(inputs, "--inputs"), "split"):
             name = split_of(lines, shares)
             counts[name] += 1
             for file, line in zip(of_split[name], lines):

@@ -9,8 +9,10 @@ from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import sentencepiece
 
-from . import cli, pieces
-from .io import InputError, PathLike, read_lines, write_bytes
+from . import pieces
+from .files import write_bytes
+from .io import InputError, PathLike, read_lines
+from .progress import heartbeat, with_progress
 from .steps import write_manifest
 
 MODEL_TYPES = ("unigram", "bpe")
@@ -86,7 +88,7 @@ class TrainingText:
 
     def _all(self) -> Iterator[str]:
         for path in self.inputs:
-            for line in cli.with_progress(read_lines(path, "--inputs"), f"spm train: reading {Path(path).name}"):
+            for line in with_progress(read_lines(path, "--inputs"), f"spm train: reading {Path(path).name}"):
                 self.lines += 1
                 if len(line.encode("utf-8")) > self.options.max_line_bytes:
                     self.too_long += 1
@@ -134,7 +136,7 @@ def train(inputs: Sequence[PathLike], model: PathLike, dictionary: PathLike, opt
 def _train(text: TrainingText, options: TrainOptions) -> bytes:
     writer = io.BytesIO()
     try:
-        with cli.heartbeat(f"spm train: {options.vocab_size:,} pieces"):
+        with heartbeat(f"spm train: {options.vocab_size:,} pieces"):
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(text),
                 model_writer=writer,

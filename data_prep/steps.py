@@ -5,7 +5,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from .io import PathLike, read_json, sha256, write_json
+from .files import sha256, write_json
+from .io import PathLike, read_json
 
 FORMAT = 1  # raise it when the meaning of a manifest or a step record changes: old records are then made again
 PACKAGES = ("fairseq", "fairseq-fixed", "sentencepiece", "torch")

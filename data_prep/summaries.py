@@ -7,6 +7,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 from . import cli
 from .generation_text import Collector, add_options, limits_from_args, named_splits, read_json_text, text_of
 from .io import InputError, PathLike, read_lines
+from .progress import with_progress
 
 LANGS = ("dialogue", "summary")
 
@@ -60,7 +61,7 @@ def collect(
 ) -> None:
     """Read every file into its split."""
     for path, split in zip(inputs, splits):
-        for source, targets in cli.with_progress(read_records(path, keys), "summaries"):
+        for source, targets in with_progress(read_records(path, keys), "summaries"):
             collector.add(split, joined(source, separator), targets)
 
 

@@ -8,6 +8,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 from . import cli
 from .generation_text import Collector, add_options, limits_from_args, named_splits
 from .io import InputError, PathLike, read_parallel
+from .progress import with_progress
 
 LANGS = ("triples", "text")
 BETWEEN_TRIPLES, BETWEEN_FIELDS = " <SEP> ", " | "
@@ -77,7 +78,7 @@ def collect(
 ) -> None:
     """Read every pair of files into its split; the texts of equal triples become the references of one line where asked for."""
     for triples, texts, split in files:
-        rows = cli.with_progress(read_set(triples, texts, form), "triples")
+        rows = with_progress(read_set(triples, texts, form), "triples")
         if split not in grouped:
             for source, text in rows:
                 collector.add(split, source, [text])

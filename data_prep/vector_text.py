@@ -6,7 +6,9 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from . import cli
-from .io import InputError, PathLike, atomic_writers, read_lines
+from .files import atomic_texts
+from .io import InputError, PathLike, read_lines
+from .progress import with_progress
 
 DIGITS = 9  # a float32 comes back as it was
 
@@ -48,7 +50,7 @@ def read_vectors(path: PathLike, option: str, max_words: Optional[int] = None) -
     vectors = np.empty((wanted, dimension), dtype=np.float32)
     rows: Dict[str, int] = {}
     repeated = number = 0
-    for number, line in enumerate(cli.with_progress(lines, f"reading {Path(path).name}"), start=2):
+    for number, line in enumerate(with_progress(lines, f"reading {Path(path).name}"), start=2):
         if number - 1 > wanted:
             break
         word, values = _row(line, dimension, f"{option} {path}, line {number}")
@@ -104,9 +106,9 @@ def write_vectors(
         sides: one for each.
         inputs: files that must not be overwritten.
     """
-    with atomic_writers(paths, option, inputs) as files:
+    with atomic_texts(paths, option, inputs) as files:
         for path, file, (words, vectors) in zip(paths, files, sides):
             file.write(f"{len(words)} {vectors.shape[1]}\n")
             form = " ".join([f"%.{DIGITS}g"] * vectors.shape[1])
-            for word, row in cli.with_progress(zip(words, vectors), f"writing {Path(path).name}"):
+            for word, row in with_progress(zip(words, vectors), f"writing {Path(path).name}"):
                 file.write(f"{word} {form % tuple(row.tolist())}\n")

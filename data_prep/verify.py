@@ -5,7 +5,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from . import cli
 from .binarize import count_index, count_pieces
-from .io import InputError, PathLike, read_json, sha256
+from .files import sha256
+from .io import InputError, PathLike, read_json
 from .steps import FORMAT
 
 MOST_SHOWN = 5

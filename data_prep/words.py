@@ -10,8 +10,10 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 import regex
 
 from . import cli
-from .io import InputError, PathLike, atomic_writers, read_lines, same_number
+from .files import atomic_texts
+from .io import InputError, PathLike, read_lines, same_number
 from .lexicon_files import check_places, package, version
+from .progress import with_progress
 from .steps import facts, write_manifest
 
 Segmenter = Callable[[str], Iterable[str]]
@@ -137,10 +139,10 @@ def write_words(
     check_places([("--inputs", path) for path in inputs], places)
     options, cut = shown(segmenter, cased), cutter(segmenter, cased)
     result = {}
-    with atomic_writers(outputs, "--outputs", inputs) as files:
+    with atomic_texts(outputs, "--outputs", inputs) as files:
         for path, output, file in zip(inputs, outputs, files):
             distinct, lines, total = set(), 0, 0
-            for line in cli.with_progress(_checked(path, segmenter), f"words: {Path(path).name}"):
+            for line in with_progress(_checked(path, segmenter), f"words: {Path(path).name}"):
                 found = cut(line)
                 file.write(" ".join(found) + "\n")
                 distinct.update(found)

@@ -15,7 +15,7 @@ export PYTHONWARNINGS=ignore
 case "$PRECISION" in float32) int8=() ;; int8) int8=(--int8) ;; *) echo "serve: PRECISION=$PRECISION; valid: float32, int8" >&2; exit 2 ;; esac
 
 model=$1
-[ ! -f "$model/translator/translator.json" ] || model=$model/translator
+case $model in -*) model=./$model ;; esac
 if [ ! -f "$model/model.json" ]; then
     checkpoint=$("$PYTHON" - "$model" "${SYSTEM:-}" <<'END'
 import sys

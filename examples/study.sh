@@ -14,8 +14,8 @@ command -v "$snakemake" >/dev/null || { echo "study: no $snakemake; run: make re
 export PYTHONPATH=$root:$root/examples${PYTHONPATH:+:$PYTHONPATH} PYTHONWARNINGS=ignore
 
 mkdir -p "$out"
-exec 9<>"$out/.study"
-python -c 'from data_prep import locks; locks.for_a_script()' study 9 "OUT=$3"
+. "$root/data_prep/lock.sh"
+lock_output study "$out/.study" "OUT=$3"
 # Paths are settings in a file: on its command line Snakemake reads them as YAML, in which " #" would end one.
 python -c 'import json, sys; print(json.dumps(dict(zip(("study", "data"), sys.argv[1:]))))' "$study" "$data" >"$out/.paths.json"
 [ -z "${PUBLISHED:-}" ] || python -m examples.recipes.results --restore "$out" --study="$1"

@@ -4,17 +4,14 @@ They print their own lines. Notes of fairseq and warnings of others stay with th
 """
 
 import argparse
-import contextlib
 import importlib
 import logging
 import os
 import sys
-import threading
-import time
 import warnings
-from typing import Any, Callable, Iterator, NoReturn, Union
+from typing import Any, Callable, NoReturn, Union
 
-logger = logging.getLogger(__name__)
+from data_prep.progress import heartbeat
 
 PROGRAM = "fairseq-plugins"
 PACKAGE = os.path.dirname(os.path.realpath(__file__))
@@ -71,7 +68,7 @@ def run(parser: argparse.ArgumentParser, work: Callable[[], Any]) -> int:
     Exits with status 2 and one sentence if the work raises ValueError or OSError.
     """
     try:
-        with heartbeat():
+        with heartbeat(parser.prog):
             work()
     except BrokenPipeError:  # the reader has left, as in "| head"
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -85,35 +82,3 @@ def forward(*words: str) -> int:
     verb = " ".join([PROGRAM, *words])
     sys.stderr.write(f"This command is now {verb}; its old name ends with the next release.\n")
     return int(importlib.import_module(f"{__package__}.__main__").main([*words, *sys.argv[1:]]))
-
-
-class _LastRecord(logging.Handler):
-    """Notes when something was logged."""
-
-    time = 0.0
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.time = time.monotonic()
-
-
-@contextlib.contextmanager
-def heartbeat(seconds: float = 20.0) -> Iterator[None]:
-    """Log that the command is still at work, whenever nothing else was logged for so long."""
-    over, seen = threading.Event(), _LastRecord()
-    start = seen.time = time.monotonic()
-
-    def beat() -> None:
-        while not over.wait(min(1.0, seconds / 2)):
-            now = time.monotonic()
-            if now - seen.time >= seconds:
-                logger.info("at work for %.0f s", now - start)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    logging.getLogger().addHandler(seen)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        logging.getLogger().removeHandler(seen)

@@ -23,7 +23,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf, overwrite_ar
 from fairseq_cli.generate import get_symbols_to_strip_from_output
 from omegaconf import OmegaConf, open_dict
 
-from .checkpoints import atomic_path
+from data_prep.files import atomic_path
+
 from .checkpoints.vocabulary import read_json
 from .commands.translate import BUFFER_LINES, MAX_TOKENS, USAGE, build_parser
 from .compat.raw_sentences import cuts_sources, read_lines
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")
 INDEX = "translator.json"
 """In a folder of several systems: ``systems``, each a folder beside it, and which of them is ``default``."""
+TRANSLATOR = "translator"
+"""Where the workflow puts that folder, below its own output."""
 SEARCH = "search.json"
 """Beside a checkpoint: options of its search, by name, with which it was scored."""
 SEARCH_OPTIONS = (
@@ -145,11 +148,13 @@ def work(translator: Translator, source: str, output: IO[str]) -> None:
 
 
 def checkpoint(model: str, system: Optional[str] = None) -> Path:
-    """The file that MODEL and --system name.
+    """Return the file that MODEL and --system name; MODEL may be what `make translator` was given as OUT.
 
     Raises ValueError: there is none, a folder has several of unusual names, or no such system.
     """
     path = Path(model)
+    if (path / TRANSLATOR / INDEX).is_file():
+        path = path / TRANSLATOR
     if (path / INDEX).is_file():
         path = path / _system(path, system)
     elif system:

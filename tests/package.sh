@@ -22,8 +22,8 @@ wheel=$(echo "$root"/dist/fairseq_plugins-*.whl) runtime=$(echo "$root"/dist/fai
 
 step "2/5 the wheels hold the files of their packages, all of them and no others"
 contents() { "$tools" -m zipfile --list "$1" | awk 'NR > 1 { print $1 }' | grep -v '\.dist-info/' | LC_ALL=C sort; }
-tracked() { (cd "$root/$1" && git ls-files --cached --others --exclude-standard "$2" | LC_ALL=C sort); }
-diff <(tracked . data_prep; tracked . fairseq_plugins) <(contents "$wheel")
+tracked() { (cd "$root/$1" && shift && git ls-files --cached --others --exclude-standard "$@" | LC_ALL=C sort); }
+diff <(tracked . data_prep fairseq_plugins) <(contents "$wheel")
 diff <(tracked runtime fairseq_plugins_runtime) <(contents "$runtime")
 
 step "3/5 the wheels in empty environments: the package beside torch, the runtime without it"

@@ -8,8 +8,8 @@ import os
 import sys
 from typing import Callable, List, Optional
 
+from ..files import locked
 from ..io import InputError
-from ..locks import alone
 from .corpus import LANGUAGES, SPLITS, check_languages, write_corpus
 
 logger = logging.getLogger("data_prep.toy")
@@ -59,7 +59,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s | %(name)s | %(message)s")
     counts = {split: getattr(args, split) for split in SPLITS if args.split_only in (None, split)}
     try:
-        with alone(os.path.join(args.out, ".lock"), f"--out {args.out}"):
+        with locked(os.path.join(args.out, ".lock"), f"--out {args.out}"):
             write_corpus(args.out, args.seed, counts, args.langs, _log_progress)
     except InputError as error:
         parser.error(str(error))

@@ -8,6 +8,7 @@ import json
 import os
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
+from ..files import atomic_texts, sha256, write_bytes
 from . import english, german, turkish
 from .meaning import Meaning, MeaningSampler
 from .toy_lexicon import gold_entries
@@ -22,7 +23,6 @@ SPLITS: Tuple[str, ...] = ("train", "valid", "test")
 BUCKETS = 20
 SPLIT_OF_BUCKET = {0: "test", 1: "valid"}
 MANIFEST = "manifest.json"
-UNFINISHED = ".tmp"
 
 
 class Example(NamedTuple):
@@ -115,52 +115,37 @@ def write_corpus(
     check_languages(languages)
     ordered = [language for language in LANGUAGES if language in languages]
     os.makedirs(out, exist_ok=True)
-    hashes = _write_sentences(out, seed, counts, ordered, progress)
+    names = _write_sentences(out, seed, counts, ordered, progress)
     for name, text in _lexicons(ordered):
-        hashes[name] = _write_whole(os.path.join(out, name), text)
+        write_bytes(os.path.join(out, name), text.encode("utf-8"))
+        names.append(name)
     manifest: Dict[str, object] = {
         "seed": seed,
         "languages": ordered,
         "counts": {split: counts[split] for split in SPLITS if split in counts},
-        "sha256": {name: hashes[name] for name in sorted(hashes)},
+        "sha256": {name: sha256(os.path.join(out, name)) for name in sorted(names)},
     }
-    _write_whole(os.path.join(out, MANIFEST), json.dumps(manifest, indent=2) + "\n")
+    write_bytes(os.path.join(out, MANIFEST), (json.dumps(manifest, indent=2) + "\n").encode("utf-8"))
     return manifest
 
 
 def _write_sentences(
     out: str, seed: int, counts: Mapping[str, int], languages: List[str], progress: Callable[[int, int], None]
-) -> Dict[str, str]:
+) -> List[str]:
+    """Write a file for each split and language, and return the names of the files."""
     names = {(split, language): f"{split}.{language}" for split in counts for language in languages}
-    digests = {key: hashlib.sha256() for key in names}
-    unfinished = [os.path.join(out, name + UNFINISHED) for name in names.values()]
-    try:
-        with contextlib.ExitStack() as stack:
-            files = {key: stack.enter_context(open(path, "wb")) for key, path in zip(names, unfinished)}
-            total = sum(counts.values())
-            for done, example in enumerate(generate(seed, counts), start=1):
-                for language in languages:
-                    line = (example.texts[language] + "\n").encode("utf-8")
-                    files[example.split, language].write(line)
-                    digests[example.split, language].update(line)
-                progress(done, total)
+    with atomic_texts([os.path.join(out, name) for name in names.values()], "--out") as opened:
+        files = dict(zip(names, opened))
+        total = sum(counts.values())
+        for number, example in enumerate(generate(seed, counts), start=1):
+            for language in languages:
+                files[example.split, language].write(example.texts[language] + "\n")
+            progress(number, total)
+        for file in opened:
+            file.flush()  # a full disk is noticed while the older corpus is whole
         with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(out, MANIFEST))  # from here on the old one would not describe the folder
-        for path in unfinished:
-            os.replace(path, path[: -len(UNFINISHED)])
-    finally:
-        for path in unfinished:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(path)
-    return {name: digests[key].hexdigest() for key, name in names.items()}
-
-
-def _write_whole(path: str, text: str) -> str:
-    data = text.encode("utf-8")
-    with open(path + UNFINISHED, "wb") as file:
-        file.write(data)
-    os.replace(path + UNFINISHED, path)
-    return hashlib.sha256(data).hexdigest()
+            os.remove(os.path.join(out, MANIFEST))  # the older one no longer describes the folder
+    return list(names.values())
 
 
 def _lexicons(languages: List[str]) -> Iterator[Tuple[str, str]]:

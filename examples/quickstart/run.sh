@@ -24,8 +24,8 @@ if [ -e "$OUT" ] && [ ! -f "$MARK" ] && [ -n "$(ls -A "$OUT")" ]; then
     exit 2
 fi
 mkdir -p "$OUT"
-exec 9<>"$MARK"
-"$PYTHON" -c 'from data_prep import locks; locks.for_a_script()' quickstart 9 "OUT=$OUT"
+. data_prep/lock.sh
+lock_output quickstart "$MARK" "OUT=$OUT"
 if [ -e "$OUT/checkpoints" ]; then
     echo "quickstart: removing the results of the run in $OUT" >&2
     rm -f "$OUT"/checkpoints/checkpoint*.pt "$OUT"/{average.pt,train.log,train.err,scores.json,table.md} \

@@ -46,6 +46,7 @@ class Arm(NamedTuple):
         directions: direction -> the last stage and the options of decoding, where they are others there.
         languages: in a study whose tests are scored by language.
         scoring: file stem -> its metric and the commands that make it, where it is not the system's own command.
+        refused: direction without runs of this arm -> reason.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Arm(NamedTuple):
     directions: Mapping[str, Tuple[Stage, Mapping[str, Any]]]
     languages: Optional[Languages]
     scoring: Mapping[str, Tuple[str, str]]
+    refused: Mapping[str, str]
 
     @property
     def parts(self) -> Tuple[str, ...]:
@@ -114,6 +116,7 @@ def read_arm(
         directions,
         languages,
         {stem: (one["metric"], one["run"]) for stem, one in outputs.items() if "run" in one},
+        {pair: other["refused"] for pair, other in entry.get("directions", {}).items() if "refused" in other},
     )
 
 

@@ -89,8 +89,11 @@ def outcomes(study: Study, ledger: Ledger) -> Dict[Tuple[Claim, str], Outcome]:
     """What the ledger says of every claim in every direction."""
     finals = [entry for entry in ledger.current() if entry.get("phase") == "final"]
     seeds, found = len(study.seeds), {}
+    refused = {(arm.name, pair) for arm in study.arms for pair in arm.refused}
     for number, claim in enumerate(study.claims):
         for pair in study.directions:
+            if refused & {(claim.better[0], pair), (claim.worse[0], pair)}:
+                continue
             if study.metrics:
                 differences = _differences(claim, finals, pair, study.seeds)
                 p_values = [_t_test(differences)] if len(differences) >= max(seeds, 3) else []

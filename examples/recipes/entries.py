@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from data_prep.io import read_json, sha256, write_json
+from data_prep.files import sha256, write_json
+from data_prep.io import read_json
 
 from . import plots, tables
 from .ledger import Ledger, choose, commit, digest

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from data_prep.io import read_json, sha256, write_json
+from data_prep.files import sha256, write_json
+from data_prep.io import read_json
 
 from .studies import Study
 

@@ -1,11 +1,13 @@
 """The folder of a translator: its systems, a table, and which one translates by default.
 
 python -m recipes.report --pair en-cs --systems sga_lora at --output translator
+python -m recipes.report --show runs/en-cs
 """
 
 import argparse
 import csv
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence
@@ -17,6 +19,11 @@ NO_SEARCH = ("user-dir", "task", "batch-size", "remove-bpe")
 FIT = 20.0
 GIST = 10.0
 """BLEU on validation: at least FIT reads as a translation of this kind of text, below GIST nothing can be relied on."""
+
+
+FOLDER = "FOLDER"
+NOTE = f"{FOLDER} is the path of this folder. In the checkout of fairseq_plugins:"
+"""A folder may be moved: its page has this word in place of the path."""
 
 
 def verdict(bleu: float) -> str:
@@ -80,9 +87,17 @@ def page(pair: str, content: Mapping[str, Any], shared: Mapping[str, float]) -> 
             f"The masked language model under SGA had {shared['minutes']:.0f} minutes ({shared['cpu_minutes']:.0f} of CPU) before.",
         ]
     lines += ["", *(f"{name}: {signature}" for name, signature in content["signatures"].items()), ""]
-    lines += ["```bash", "fairseq-plugins translate FOLDER --input TEXT --output TRANSLATION"]
-    lines += ["make serve MODEL=FOLDER   # over HTTP, and a page for browsers", "```", ""]
+    lines += [NOTE, "", "```bash", "source .venv/bin/activate"]
+    lines += [f"fairseq-plugins translate {FOLDER} --input TEXT --output TRANSLATION"]
+    lines += [f"make serve MODEL={FOLDER}   # over HTTP, and a page for browsers", "```", ""]
     return "\n".join(lines)
+
+
+def show(output: str) -> str:
+    """Return the page of the translator below ``output``, with this path in its commands, quoted for a shell."""
+    text = (Path(output) / "translator" / "README.md").read_text(encoding="utf-8")
+    path = f"./{output}" if output.startswith("-") else output
+    return text.replace(f"{NOTE}\n\n", "").replace(FOLDER, shlex.quote(path))
 
 
 def build(pair: str, names: Sequence[str], run: Path, output: Path) -> str:
@@ -111,12 +126,18 @@ def build(pair: str, names: Sequence[str], run: Path, output: Path) -> str:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pair", required=True)
-    parser.add_argument("--systems", nargs="+", required=True, metavar="NAME", help="of files in systems/")
+    parser.add_argument("--pair")
+    parser.add_argument("--systems", nargs="+", metavar="NAME", help="of files in systems/")
     parser.add_argument("--run", type=Path, default=Path())
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--show", metavar="OUT", help="print the page of the translator below OUT")
     args = parser.parse_args(argv)
-    print(build(args.pair, args.systems, args.run, args.output))
+    if args.show:
+        print(show(args.show))
+    elif args.pair and args.systems and args.output:
+        build(args.pair, args.systems, args.run, args.output)
+    else:
+        parser.error("--pair, --systems and --output are needed; valid without them: --show OUT")
     return 0
 
 

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Set
 
-from data_prep.io import read_json, write_json
+from data_prep.files import write_json
+from data_prep.io import read_json
 
 from . import archive, plots, tables
 from .ledger import Ledger, digest

@@ -1,6 +1,5 @@
 """Settings of one translator: the user's two files, and what follows from them."""
 
-import hashlib
 import json
 import re
 from pathlib import Path
@@ -8,6 +7,8 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Set, Tuple
 
 import jsonschema
 import yaml
+
+from data_prep.files import sha256
 
 from .systems import HERE, RecipeError
 
@@ -59,7 +60,7 @@ class Settings(NamedTuple):
 
     def record(self) -> Dict[str, Any]:
         """What a folder is made of, for its ``settings.json``: the text by its hash, so that it may move."""
-        text = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (self.source_file, self.target_file)]
+        text = [sha256(path) for path in (self.source_file, self.target_file)]
         values = {"SRC": [self.source, text[0]], "TGT": [self.target, text[1]], "SEED": self.seed}
         return {**values, "MLM": str(self.masked_lm or "")}
 

@@ -10,6 +10,8 @@ from .systems import HERE, RecipeError, chain, check, names
 
 STUDIES, SETS = HERE.parent / "studies", HERE.parent / "sets"
 TEXTS = ("finding", "cannot_tell", "notes")
+REFUSED = "Refused:"
+"""How notes on arms that do not run in a direction begin."""
 
 
 class Claim(NamedTuple):
@@ -74,6 +76,11 @@ class Study(NamedTuple):
     def by_updates(self) -> bool:
         """True where updates alone limit a final run, not minutes."""
         return "minutes" not in self.budget["final"]
+
+    @property
+    def refusals(self) -> List[str]:
+        """Return the notes on arms that do not run in a direction."""
+        return [note for note in self.notes if note.startswith(REFUSED)]
 
     def each_seed(self, asset: str) -> bool:
         """True where every seed has an asset of its own."""
@@ -149,7 +156,8 @@ class Study(NamedTuple):
     def final(self, chosen: Mapping[str, int]) -> List[Job]:
         """Every arm in every direction with every seed, seeds outermost: a study that ends early has whole rows."""
         product = itertools.product(self.seeds, self.directions, self.arms)
-        return [Job("final", arm, pair, seed, chosen[arm.name], self.budget["final"]) for seed, pair, arm in product]
+        runs = [(seed, pair, arm) for seed, pair, arm in product if pair not in arm.refused]
+        return [Job("final", arm, pair, seed, chosen[arm.name], self.budget["final"]) for seed, pair, arm in runs]
 
     def job(self, key: str) -> Job:
         """The run of that key. Raises KeyError."""
@@ -162,8 +170,8 @@ class Study(NamedTuple):
 
 
 def in_words(limits: Mapping[str, Any]) -> str:
-    """Limits of a training: updates, minutes or both."""
-    return " or ".join(f"{limits[unit]:,} {unit}" for unit in ("updates", "minutes") if unit in limits)
+    """Return the limits of a training: epochs, updates, minutes or several."""
+    return " or ".join(f"{limits[unit]:,} {unit}" for unit in ("epochs", "updates", "minutes") if unit in limits)
 
 
 def slug(name: str) -> str:
@@ -207,7 +215,7 @@ def read_study(path: Path) -> Study:
         content["title"],
         content.get("finding", ""),
         content.get("cannot_tell", ""),
-        tuple(content.get("notes", ())),
+        (*content.get("notes", ()), *_refusals(arms, content["directions"])),
         set_,
         {**set_.get("values", {}), **content.get("values", {})},
         tuple(content["directions"]),
@@ -223,6 +231,17 @@ def read_study(path: Path) -> Study:
         tuple(claims),
         tuple(content.get("code", ())),
     )
+
+
+def _refusals(arms: Sequence[Arm], directions: Sequence[str]) -> List[str]:
+    """Return a note for each reason why an arm does not run in some directions."""
+    notes = []
+    for arm in arms:
+        refused = {pair: arm.refused[pair] for pair in directions if pair in arm.refused}
+        for reason in dict.fromkeys(refused.values()):
+            pairs = [pair for pair in refused if refused[pair] == reason]
+            notes.append(f"{REFUSED} {arm.name} of {', '.join(pairs)}: {reason}.")
+    return notes
 
 
 def _check_scoring(path: Path, content: Mapping[str, Any], set_: Mapping[str, Any], arms: Sequence[Arm]) -> None:

@@ -27,6 +27,8 @@ try:
         runs.script(entry.get("run", ""))
 except (RecipeError, ValueError) as error:
     sys.exit(f"error: {error}")
+for note in [*study.refusals, *runs.scored]:
+    print(f"study: {note}", file=sys.stderr, flush=True)
 
 steps = study.set["steps"]
 threads_each = max(1, workflow.cores // int(config.get("jobs", 1)))

@@ -10,7 +10,7 @@ import math
 import os
 from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
-from ..checkpoints import atomic_path
+from data_prep.files import atomic_path
 
 KINDS = (".svg", ".png")
 STYLE = {

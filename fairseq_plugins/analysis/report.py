@@ -8,7 +8,8 @@ import time
 from pathlib import PurePath
 from typing import Any, Dict, List, Optional, Sequence
 
-from ..checkpoints import atomic_path
+from data_prep.files import atomic_path
+
 from . import plots
 
 

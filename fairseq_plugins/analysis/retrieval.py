@@ -1,7 +1,10 @@
 """Retrieval of translations with averaged layer vectors, without training: ``fairseq-plugins retrieval``.
 
-    … tatoeba MODEL --pair deu-eng FILE.deu FILE.eng [--pair …] [--dev-pair …]     accuracy in both directions
+    … tatoeba MODEL --pair deu-eng FILE.deu FILE.eng [--pair …] [--dev-pair …]     accuracy
     … bucc MODEL --dev de-en FILE.de FILE.en GOLD --test de-en FILE.de FILE.en GOLD     F1
+
+The defaults of both are XTREME's: cosine, and of Tatoeba the first language looks for the second, which is English there.
+Its program of BUCC divides cosines by those of neighbours: ``--score margin``.
 
 A vector is the mean over all tokens of a sentence but padding, special symbols included. Layer 0 is the embedding's output; with
 ``--layer all`` every layer is reported, and the one that is best on average on the development pairs is chosen for the last
@@ -26,6 +29,7 @@ from .text import read_lines
 logger = logging.getLogger(__name__)
 
 ALL = "all"
+FORWARD, BOTH = "forward", "both"
 PERCENT = "{:.1%}"
 COLUMNS = {
     "sentences": ("n", "{:.0f}"),
@@ -45,7 +49,7 @@ SHARES = tuple(name for name, (_, form) in COLUMNS.items() if form == PERCENT)
 class Found(NamedTuple):
     """Results of a pair of languages in one layer; ``scores`` are by name in the JSON file.
 
-    ``signs`` are of Tatoeba: a text for each direction, ``1`` where the sentence found its translation, else ``0``.
+    ``signs`` are of Tatoeba: a text for each direction that counts, ``1`` where the sentence found its translation, else ``0``.
     """
 
     pair: str
@@ -87,17 +91,19 @@ class Searcher:
 
 
 def tatoeba(search: Searcher, pairs: Sequence[Sequence[str]], title: str) -> List[Found]:
-    """Accuracies of each pair ``(NAME, FILE, FILE)`` in each layer."""
+    """Accuracies of each pair ``(NAME, FILE, FILE)`` in each layer, in the directions of the command line."""
     found = []
+    is_mutual = search.args.directions == BOTH
     for name, *paths in pairs:
         texts = [read_lines(path, search.args.limit) for path in paths]
         row_parallel(dict(zip(languages_of(name), texts)), f"--{title} {name}")
         own = torch.arange(len(texts[0]))  # sentence i belongs to sentence i
         for layer, matches in search.matches(name, texts, title):
-            right = [matches.forward.eq(own), matches.backward.eq(own)]
-            forward, backward = (float(side.double().mean()) for side in right)
-            mean = (forward + backward) / 2
-            scores = {"sentences": len(own), "forward": forward, "backward": backward, "mean": mean}
+            right = [matches.forward.eq(own), *([matches.backward.eq(own)] if is_mutual else [])]
+            shares = [float(side.double().mean()) for side in right]
+            scores = {"sentences": len(own), **dict(zip((FORWARD, "backward"), shares))}
+            if is_mutual:
+                scores["mean"] = sum(shares) / len(shares)
             signs = tuple("".join(str(int(one)) for one in side.tolist()) for side in right)
             found.append(Found(name, layer, scores, signs))
     return found
@@ -150,8 +156,14 @@ def work(args: argparse.Namespace) -> None:
         else:
             dev, found = tatoeba(search, args.dev, "dev-pair"), tatoeba(search, args.test, "pair")
             layers = {one.layer for one in found}
-            chosen = best_layer(dev, "mean") if dev else layers.pop() if len(layers) == 1 else None
+            score = accuracy(args)
+            chosen = best_layer(dev, score) if dev else layers.pop() if len(layers) == 1 else None
     report(args, found, chosen)
+
+
+def accuracy(args: argparse.Namespace) -> str:
+    """Return the name of Tatoeba's score."""
+    return "mean" if args.directions == BOTH else FORWARD
 
 
 def averages(found: Sequence[Found]) -> Dict[str, float]:
@@ -210,23 +222,34 @@ def draw(path: str, found: Sequence[Found], score: str, label: str, title: str) 
 def report(args: argparse.Namespace, found: Sequence[Found], chosen: Optional[int]) -> None:
     """Print the tables and write the files."""
     is_bucc = args.what == "bucc"
-    name, score = short_names([args.model])[0], "dev_f1" if is_bucc else "mean"
+    name, score = short_names([args.model])[0], "dev_f1" if is_bucc else accuracy(args)
     how = f"{name}, {args.score}" + (f" of {args.neighbours} neighbours" if args.score == MARGIN else "")
+    how += "" if is_bucc else ", both directions" if args.directions == BOTH else ", first → second language"
     if len(by_layer(found)) > 1:
-        what, form = "accuracy → / ←", "{forward:.1%} / {backward:.1%}"
+        what, form = "accuracy →", "{forward:.1%}"
         if is_bucc:
             what, form = "F1 on the development set", "{dev_f1:.1%}"
+        elif args.directions == BOTH:
+            what, form = "accuracy → / ←", "{forward:.1%} / {backward:.1%}"
         say(f"{what} by layer, {how}\n\n{layers_table(found, form)}\n")
     if chosen is not None:
         say(f"layer {chosen}, {how}\n\n{scores_table(by_layer(found)[chosen])}")
         if args.subsets:
             say("\n".join(map(as_subset, by_layer(found)[chosen])))
     content = {"model": name, "score": args.score, "neighbours": args.neighbours, "layer": chosen}
+    if not is_bucc:
+        content["directions"] = args.directions
     rows = [{"pair": one.pair, "layer": one.layer, **one.scores} for one in found]
     signs = {one.pair: one.signs for one in found if one.layer == chosen and one.signs}
     write_json(args.json, {**content, "rows": rows, "found": signs})
     if args.plot is not None:
-        label = "F1 on the development set, %" if is_bucc else "accuracy, mean of both directions, %"
+        label = "F1 on the development set, %"
+        if not is_bucc:
+            label = (
+                "accuracy, mean of both directions, %"
+                if args.directions == BOTH
+                else "accuracy, first → second language, %"
+            )
         draw(args.plot, found, score, label, how)
 
 

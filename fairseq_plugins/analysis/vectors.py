@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from ..checkpoints import atomic_path
+from data_prep.files import atomic_path
+
 from .report import Progress
 
 logger = logging.getLogger(__name__)

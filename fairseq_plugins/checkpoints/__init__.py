@@ -7,12 +7,10 @@ from .inspection import CheckpointError
 from .loading import load
 from .pipeline import read_masked_lm
 from .reading import fingerprint, read_checkpoint
-from .writing import atomic_path
 from .xlmr import write_masked_lm
 
 __all__ = [
     "CheckpointError",
-    "atomic_path",
     "fingerprint",
     "load",
     "read_checkpoint",

@@ -7,12 +7,13 @@ import logging
 import sys
 from typing import Dict, List, Sequence
 
+from data_prep.files import atomic_path
+
 from ..own_commands import forward
 from .encoders import read_encoder
 from .inspection import CheckpointError
 from .reading import PathLike
 from .vocabulary import DICTIONARY_NAME, SPECIAL, STYLES
-from .writing import atomic_path
 
 logger = logging.getLogger(__name__)
 

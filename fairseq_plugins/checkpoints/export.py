@@ -8,7 +8,6 @@ folder of a VECO, which generation and pre-training can then start from.
 """
 
 import argparse
-import hashlib
 import json
 import logging
 import math
@@ -21,13 +20,15 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from data_prep.files import atomic_path, sha256
+
 from ..own_commands import forward
 from . import reading
 from .inspection import DEEPEST_CONTENT, CheckpointError, check_options
 from .loading import listing
 from .veco import write_veco
 from .vocabulary import read_json
-from .writing import atomic_path, save_checkpoint, save_tensors, start_state, tied_names
+from .writing import save_checkpoint, save_tensors, start_state, tied_names
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ def export_checkpoint(
     files = _dictionaries(state, checkpoint, data) if dictionaries else []
     config = _config(state, origin)
     config.update(fingerprint=reading.fingerprint({name: stored[tied.get(name, name)] for name in model}), tied=tied)
-    config["dictionaries"] = {file.name: _sha256(file) for file in files}
+    config["dictionaries"] = {file.name: sha256(file) for file in files}
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     try:
@@ -137,10 +138,6 @@ def _task_options(state: Mapping[str, Any]) -> Dict[str, Any]:
     return owner if isinstance(owner, dict) else {}
 
 
-def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
 def import_checkpoint(folder: reading.PathLike, checkpoint: reading.PathLike) -> None:
     """Make a fairseq checkpoint of an exported folder: the stock commands read it, and its tensors are those of the original.
 
@@ -152,7 +149,7 @@ def import_checkpoint(folder: reading.PathLike, checkpoint: reading.PathLike) ->
     config = _read_config(source)
     for name, digest in config["dictionaries"].items():
         file = source / Path(name).name
-        if not file.is_file() or _sha256(file) != digest:
+        if not file.is_file() or sha256(file) != digest:
             raise CheckpointError(f"{file}: is missing or not the dictionary that {CONFIG} describes (sha256 {digest})")
     try:
         named = {name: config[name] for name in ("training", "task_state", "cfg", "args") if name in config}

@@ -1,84 +1,16 @@
-"""Writing files so that a kill or a full disk leaves the previous one intact."""
+"""Write checkpoints so that a kill or a full disk leaves the previous one intact."""
 
-import contextlib
-import errno
 import os
 import re
-import secrets
-import shutil
-from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from .reading import FINGERPRINT, CheckpointError, PathLike, fingerprint, stamped
+from data_prep.files import atomic_file, atomic_path
 
-
-@contextlib.contextmanager
-def atomic_path(path: PathLike) -> Iterator[Path]:
-    """Yield a temporary file's path beside ``path``; on success it is flushed to disk and takes the place of ``path``.
-
-    When the block raises, the temporary file is removed and ``path`` is what it was. A link stays a link.
-
-    Raises CheckpointError: no file name in an existing folder; OSError: it cannot be written, with the free space.
-    """
-    target = Path(path)
-    if not target.parent.is_dir() or (target.exists() and not target.is_file()):
-        raise CheckpointError(f"output {target}: expected a file name in an existing folder")
-    place = Path(os.path.realpath(target))
-    # Taken by no other process, on any machine.
-    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        yield temporary
-        with temporary.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        os.replace(temporary, place)
-    except BaseException as error:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            reason = f"{error.strerror or error} ({shutil.disk_usage(target.parent).free:,} bytes free there)"
-            raise OSError(error.errno or errno.EIO, reason, str(target)) from error
-        raise
-    with contextlib.suppress(OSError):  # so that the new name survives a power cut, where the system can do that
-        descriptor = os.open(place.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-class _Watched:
-    """A file that remembers why a write failed (torch.save reports only that it did)."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.error: Optional[OSError] = None
-
-    def write(self, data: Any) -> int:
-        try:
-            return self._file.write(data)
-        except OSError as error:
-            self.error = error
-            raise
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-@contextlib.contextmanager
-def atomic_file(path: PathLike) -> Iterator[Any]:
-    """Like :func:`atomic_path`, but yields the binary file to write to, which may be handed to ``torch.save``."""
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        watched = _Watched(file)
-        try:
-            yield watched
-        except Exception as error:
-            if watched.error is not None and watched.error is not error:
-                raise watched.error from error
-            raise
+from .reading import FINGERPRINT, PathLike, fingerprint, stamped
 
 
 def save_checkpoint(state: Any, path: PathLike) -> None:

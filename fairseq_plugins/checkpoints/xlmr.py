@@ -16,6 +16,8 @@ from typing import Any, Dict, Iterable, List, Mapping, Tuple
 import torch
 from torch import Tensor
 
+from data_prep.files import atomic_path
+
 from .encoders import check_padding, tokenizer_entries
 from .inspection import CheckpointError
 from .layouts import PADDING_IDX, masked_lm_shapes, size_options, wrong_epsilon
@@ -23,7 +25,7 @@ from .loading import Rule, drop, listing, refuse, rename, stack_rules
 from .pipeline import ENCODER, MASKED_LM, POSITIONS, WORDS, Content, FileLayout, Kind, PretrainedFile, check_shapes
 from .reading import PathLike, fingerprint
 from .vocabulary import CONFIG_NAME, PAD
-from .writing import atomic_path, save_tensors
+from .writing import save_tensors
 
 logger = logging.getLogger(__name__)
 

@@ -151,6 +151,7 @@ def retrieval() -> Parser:
     tatoeba.add_argument("--pair", dest="test", required=True, help=files, **pair)
     chooses = "pair that chooses the layer; repeat for more pairs"
     tatoeba.add_argument("--dev-pair", dest="dev", default=[], help=chooses, **pair)
+    add_directions(tatoeba)
     f1 = "F1 of mined pairs; lines are id<TAB>sentence, gold lines id<TAB>id"
     bucc = tasks.add_parser("bucc", help=f1)
     threshold = "pair that finds the threshold; repeat for more pairs"
@@ -160,8 +161,8 @@ def retrieval() -> Parser:
         task.add_argument("model", metavar="MODEL", help=ENCODER)
         layer = "a number, 0 being the embedding's output, or all (default)"
         task.add_argument("--layer", default="all", help=layer)
-        score = "score of two vectors (default margin)"
-        task.add_argument("--score", choices=("margin", "cosine"), default="margin", help=score)
+        score = "score of two vectors (default cosine)"
+        task.add_argument("--score", choices=("cosine", "margin"), default="cosine", help=score)
         neighbours = "neighbours of the margin (default 4)"
         task.add_argument("--neighbours", type=int, default=4, metavar="K", help=neighbours)
         subsets = "print scores as fairseq-validate does too, for studies"
@@ -170,6 +171,16 @@ def retrieval() -> Parser:
         add_output_options(task)
         add_model_options(task.add_argument_group(READS_TEXT))
     return parser
+
+
+def add_directions(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says which side of a pair looks for the other."""
+    directions = (
+        "forward: sentences of the first language look for the second (default, XTREME's); "
+        "both: the other way too, and the mean"
+    )
+    choices = ("forward", "both")
+    parser.add_argument("--directions", choices=choices, default=choices[0], help=directions)
 
 
 def check_retrieval(args: argparse.Namespace) -> None:

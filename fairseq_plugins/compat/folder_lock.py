@@ -1,27 +1,23 @@
-"""One training run at a time in a ``--save-dir``: a lock that a kill releases."""
+"""Keep a second training run out of a ``--save-dir``, by a lock that a kill releases."""
 
-import contextlib
-import fcntl
 import logging
 import os
 import re
-import shlex
-import socket
-import sys
 import tempfile
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 import torch.distributed as dist
+
+from data_prep.files import LockHeldError, RunLock, leftovers
 
 from .patch import Patch
 
 logger = logging.getLogger(__name__)
 
 FILE = ".training.lock"
-INFO_BYTES = 300
-LEFT_OVER = re.compile(r"\.checkpoint(_best|_last|_?\d|\.best_).*\.pt\.[0-9a-f]{8}\.tmp")
-"""What ``checkpoints.writing.atomic_path`` makes of the names that training writes."""
+CHECKPOINT = re.compile(r"\.checkpoint(_best|_last|_?\d|\.best_).*\.pt\.")
+"""Beginning of the temporary names of the checkpoints that training writes."""
 
 FOLDER_LOCK = Patch(
     name="folder_lock",
@@ -29,84 +25,56 @@ FOLDER_LOCK = Patch(
     last=True,  # the first look into the folder
 )
 
-_held: Dict[str, Tuple[int, int]] = {}  # descriptor and number of runs of this process by folder
-
-
-def _leave_to_the_parent() -> None:
-    """A worker that loads data may outlive the run for a while: it must not keep the folder."""
-    for descriptor, _ in _held.values():
-        os.close(descriptor)  # the parent's stays locked
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_leave_to_the_parent)
+_locks: Dict[str, RunLock] = {}  # of this process, by folder
 
 
 def hold(folder: str) -> bool:
-    """Lock a folder for this process, until :func:`release`, its end or a kill. False where the system cannot lock.
+    """Lock a folder for this process, until :func:`release`, its end or a kill.
 
-    Who holds it is written into ``FILE``, which is removed at the end; one that a kill leaves there stops nobody.
+    The runs of one process follow each other; each holds and releases the folder. A worker that
+    loads data may outlive its run, but does not keep the folder.
 
-    Raises ValueError: another process holds it; says which.
+    Returns:
+        False where the file system has no locks.
+
+    Raises:
+        ValueError: another process holds the folder; says which.
     """
     key = os.path.realpath(folder)
+    lock = _locks.get(key)
+    if lock is None or not lock.is_held:  # in a child, the lock of the parent is not held
+        lock = RunLock(os.path.join(key, FILE))
     try:
-        descriptor, runs = _held.get(key) or (_lock(os.path.join(key, FILE)), 0)
-    except BlockingIOError as error:
+        lock.acquire()
+    except LockHeldError as error:
         raise ValueError(
-            f"--save-dir {folder}: another training run writes there ({error.strerror}); two would mix their checkpoints. "
-            "Valid: another folder, or the same one when that run has ended"
+            f"--save-dir {folder}: another training run writes there ({error}); two would mix "
+            "their checkpoints. Valid: another folder, or the same one when that run has ended"
         ) from None
     except OSError as error:
-        logger.warning(
-            f"--save-dir {folder} cannot be locked ({error}): nothing keeps a second run out, start none there"
-        )
+        risk = "nothing keeps a second run out, start none there"
+        logger.warning(f"--save-dir {folder} cannot be locked ({error}): {risk}")
         return False
-    _held[key] = descriptor, runs + 1
+    _locks[key] = lock
     return True
 
 
 def release(folder: str) -> None:
-    """Give up what :func:`hold` locked. Of no effect in a child of the process that holds it."""
+    """Give up what :func:`hold` locked; without effect in a child of the process that holds it."""
     key = os.path.realpath(folder)
-    descriptor, runs = _held.pop(key, (-1, 0))
-    if runs > 1:
-        _held[key] = descriptor, runs - 1
-    elif runs:
-        with contextlib.suppress(OSError):  # it may stay there
-            os.unlink(os.path.join(key, FILE))
-        os.close(descriptor)
-
-
-def _lock(path: str) -> int:
-    """Descriptor of the locked file. Raises BlockingIOError whose text says who holds it, OSError where nobody can lock."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with contextlib.suppress(FileNotFoundError):  # its holder removed it in between
-                if os.path.samestat(os.stat(path), os.fstat(descriptor)):
-                    with contextlib.suppress(OSError):  # a full disk
-                        text = f"process {os.getpid()} on {socket.gethostname()}: {shlex.join(sys.argv)}"
-                        os.ftruncate(descriptor, 0)
-                        os.pwrite(descriptor, text.encode()[:INFO_BYTES], 0)
-                    return descriptor
-        except BlockingIOError as error:
-            other = os.pread(descriptor, INFO_BYTES, 0).decode(errors="replace") or "another process"
-            os.close(descriptor)
-            raise BlockingIOError(error.errno, other) from None
-        except OSError:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+    lock = _locks.get(key)
+    if lock is not None:
+        lock.release()
+        if not lock.is_held:
+            del _locks[key]
 
 
 def clean(folder: str) -> None:
-    """Remove what killed runs left half-written. Only for who holds the lock."""
-    for name in os.listdir(folder):
-        if LEFT_OVER.fullmatch(name):
-            logger.info(f"removing {os.path.join(folder, name)}, which a run that was killed did not finish")
-            os.unlink(os.path.join(folder, name))
+    """Remove partial checkpoints left by killed runs. The caller must hold the lock."""
+    for path in leftovers(folder):
+        if CHECKPOINT.match(path.name):
+            logger.info(f"removing {path}, which a run that was killed did not finish")
+            path.unlink()
 
 
 @FOLDER_LOCK.replace("fairseq.checkpoint_utils:load_checkpoint")

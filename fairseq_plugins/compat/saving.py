@@ -9,8 +9,10 @@ from typing import Any, Callable, Dict
 
 import torch
 
+from data_prep.files import atomic_file
+
 from ..checkpoints.reading import check_versions, stamped
-from ..checkpoints.writing import atomic_file, memory_of
+from ..checkpoints.writing import memory_of
 from .patch import ModuleProxy, Patch, source_has
 
 logger = logging.getLogger(__name__)

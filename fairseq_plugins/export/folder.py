@@ -1,18 +1,15 @@
 """The folder of an exported model: graphs, vocabulary, pieces, and ``model.json``, which describes them."""
 
-import contextlib
-import errno
-import hashlib
 import json
 import logging
-import os
-import secrets
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, Union
+from typing import Any, Dict, Union
 
 from torch import nn
+
+from data_prep.files import atomic_folder, sha256
 
 from ..checkpoints import fingerprint
 from ..checkpoints.reading import stamp
@@ -52,7 +49,7 @@ def write(folder: Path, content: Content, int8: bool = False) -> Dict[str, Any]:
     """
     check_folder(folder)
     stamped = fingerprint(dict(content.model.named_parameters()))
-    with new_folder(folder) as place:
+    with atomic_folder(folder) as place:
         quantised = write_graphs(content.graphs, place, stamped, int8)
         for name, source in content.files.items():
             if isinstance(source, Path):
@@ -68,7 +65,7 @@ def write(folder: Path, content: Content, int8: bool = False) -> Dict[str, Any]:
             "precision": "int8" if int8 else "float32",
             "quantised": quantised,
             "graphs": {name: f"{name}.onnx" for name in content.graphs},
-            "files": {file.name: _sha256(file) for file in sorted(place.iterdir())},
+            "files": {file.name: sha256(file) for file in sorted(place.iterdir())},
             **content.description,
         }
         (place / DESCRIPTION).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -81,39 +78,12 @@ def check_folder(folder: Path) -> None:
     """Raise ValueError where a folder to write has something in it, or is a file."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"FOLDER {folder}: is a file; valid: a new or empty folder")
-    found = sorted(file.name for file in folder.iterdir()) if folder.exists() else []
-    if found:
-        what = "a model" if DESCRIPTION in found else found[0]
-        raise ValueError(f"FOLDER {folder}: has {what} already, and nothing is replaced; valid: a new or empty folder")
-
-
-@contextlib.contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder beside ``folder`` that takes its place at the end, and is removed when the block raises."""
-    target = Path(os.path.realpath(folder))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    place = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    place.mkdir()
-    try:
-        yield place
-        for file in place.iterdir():
-            with file.open("rb+") as stream:
-                os.fsync(stream.fileno())
-        os.replace(place, target)  # an empty folder is replaced
-    except BaseException as error:
-        shutil.rmtree(place, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
-            free = shutil.disk_usage(target.parent).free
-            raise OSError(error.errno, f"{error.strerror} ({free:,} bytes free there)", str(folder)) from error
-        raise
-
-
-def _sha256(file: Path) -> str:
-    found = hashlib.sha256()
-    with file.open("rb") as stream:
-        for block in iter(lambda: stream.read(1 << 20), b""):
-            found.update(block)
-    return found.hexdigest()
+    names = sorted(file.name for file in folder.iterdir()) if folder.exists() else []
+    if names:
+        content = "a model" if DESCRIPTION in names else names[0]
+        raise ValueError(
+            f"FOLDER {folder}: has {content} already, and nothing is replaced; valid: a new or empty folder"
+        )
 
 
 def _versions() -> Dict[str, str]:

@@ -13,6 +13,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
 
+from data_prep.files import atomic_folder
+
 from ..checkpoints import read_checkpoint, read_masked_lm, write_masked_lm
 from ..checkpoints.encoder_decoder import has_layers, is_deltalm
 from ..checkpoints.encoders import sentencepiece_in
@@ -24,7 +26,7 @@ from ..checkpoints.vocabulary import CONFIG_NAME, DICTIONARY_NAME, SPECIAL
 from ..checkpoints.writing import save_tensors
 from ..checkpoints.xlmr import FOLDER
 from . import huggingface_tokenizer as tokenizer
-from .folder import check_folder, new_folder
+from .folder import check_folder
 from .huggingface_encoders import exported_bert, exported_encoder, is_bert, task_head
 from .huggingface_layout import Exported
 from .huggingface_seq2seq import exported_seq2seq
@@ -81,7 +83,7 @@ def export_huggingface(
         found = read_masked_lm(content.file, heads, "--heads")
         made = Exported({}, {}, found, longest=found.sizes["max_positions"])
     vocabulary = _vocabulary(content, made, places)
-    with new_folder(Path(folder)) as place:
+    with atomic_folder(folder) as place:
         if made.masked_lm is not None:
             write_masked_lm(place, made.masked_lm.sizes, made.masked_lm.tensors, torch.float32)
         else:

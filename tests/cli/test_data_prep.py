@@ -11,7 +11,8 @@ from itertools import product
 import pytest
 from fairseq.data import Dictionary, data_utils
 
-from data_prep.io import read_json, sha256
+from data_prep.files import sha256
+from data_prep.io import read_json
 from tests.conftest import ROOT
 
 SPLITS = ("train", "valid", "test", "held_out")

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from fairseq_plugins.__main__ import VERBS
+from fairseq_plugins.analysis.retrieval import BOTH, FORWARD
 from fairseq_plugins.commands import analysis, analysis_options
 from fairseq_plugins.data.nlu_inputs import INPUT_FORMATS
 from fairseq_plugins.ops.neighbours import SCORES
@@ -22,6 +23,14 @@ try:
     runpy.run_module("fairseq_plugins", run_name="__main__", alter_sys=True)
 finally:
     print("loaded:", *(name for name in {heavy} if name in sys.modules))
+"""
+
+USER_DIR = """
+import argparse, sys
+from fairseq import tasks, utils
+utils.import_user_module(argparse.Namespace(user_dir=sys.argv[1]))
+from data_prep import files
+print(tasks.TASK_REGISTRY["sga_translation"].__module__.split(".")[0], files.__file__)
 """
 
 
@@ -117,6 +126,7 @@ def test_choices_are_those_of_what_computes():
     scores = [analysis.retrieval(), analysis.frequency_f1()]
     tatoeba = scores[0]._subparsers._group_actions[0].choices["tatoeba"]
     assert set(choices(tatoeba, "--score")) == set(SCORES)
+    assert choices(tatoeba, "--directions") == (FORWARD, BOTH)
     assert set(choices(scores[1], "--tokens")) == set(KINDS)
 
 
@@ -124,19 +134,33 @@ def choices(parser, option):
     return next(action.choices for action in parser._actions if option in action.option_strings)
 
 
-def test_the_folder_alone_reports_its_path_and_names(tmp_path, user_dir):
-    """With nothing installed but what it needs, and under any name."""
-    folder = tmp_path / "elsewhere" / "my_plugins"
-    shutil.copytree(user_dir, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH="")
-    done = subprocess.run(
-        [sys.executable, str(folder), "info"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = dict(line.split(None, 1) for line in done.stdout.splitlines())
+@pytest.fixture
+def folder(tmp_path, user_dir):
+    """A copy of both packages under names of its own."""
+    path = tmp_path / "elsewhere" / "my_plugins"
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(user_dir, path, ignore=ignore)
+    source = os.path.join(os.path.dirname(user_dir), "data_prep")
+    shutil.copytree(source, path.with_name("data_prep"), ignore=ignore)
+    return path
+
+
+def run(folder, *command):
+    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH="", PYTHONWARNINGS="ignore")
+    line = [sys.executable, *command]
+    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_the_folder_reports_its_path_and_names(tmp_path, folder):
+    process = run(tmp_path, str(folder), "info")
+    assert (process.returncode, process.stderr) == (0, "")
+    lines = dict(line.split(None, 1) for line in process.stdout.splitlines())
     assert lines["--user-dir"] == str(folder)
     assert "sga_translation" in lines["--task"].split(", ")
+
+
+def test_user_dir_from_another_folder_finds_data_prep_beside_it(tmp_path, folder):
+    process = run(tmp_path, "-c", USER_DIR, str(folder))
+    assert process.returncode == 0, process.stderr
+    name, path = process.stdout.split()
+    assert name == "my_plugins" and path == str(folder.with_name("data_prep") / "files.py")

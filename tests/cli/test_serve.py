@@ -62,10 +62,8 @@ def test_a_checkpoint_is_exported_once(serve, tmp_path):
     assert len(serve(run)) == 3 and f"serve {folder} " not in serve(run)[1]
 
 
-def test_a_translator_is_found_where_make_translator_made_it(serve, tmp_path):
-    folder = run_folder(tmp_path / "out" / "translator")
-    (folder / "translator.json").touch()
-    assert serve(tmp_path / "out", SYSTEM="sga")[0] == f"- {folder} sga"
+def test_the_checkpoint_of_a_system_is_left_to_translate(serve, tmp_path):
+    assert serve(run_folder(tmp_path / "out"), SYSTEM="sga")[0] == f"- {tmp_path / 'out'} sga"
 
 
 def test_an_unknown_precision_is_named(serve, tmp_path):

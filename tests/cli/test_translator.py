@@ -1,6 +1,7 @@
 """The workflow from two text files to a translator: its steps with stand-ins for the long commands, kills, other settings."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import pytest
 
 from examples.recipes.runs import has_bfloat16
 from tests.conftest import ROOT
+
+from .commands import HOSTILE_NAME
 
 SNAKEMAKE = ROOT / ".venv-recipes" / "bin" / "snakemake"
 pytestmark = pytest.mark.skipif(not SNAKEMAKE.exists(), reason="make recipes: Snakemake is not in .venv-recipes")
@@ -49,8 +52,10 @@ esac
 
 @pytest.fixture
 def world(tmp_path):
-    """Two texts, and a call of the workflow in which trainings and decodings are stand-ins."""
+    """Two texts in a folder whose name a shell would execute, and a call with stand-ins for trainings and decodings."""
     programs = tmp_path / "programs"
+    outside, tmp_path = tmp_path, tmp_path / HOSTILE_NAME
+    tmp_path.mkdir()
     programs.mkdir()
     for name, text in (("fairseq-train", STAND_IN), ("fairseq-generate", STAND_IN), ("python", PYTHON)):
         (programs / name).write_text(text)
@@ -58,7 +63,7 @@ def world(tmp_path):
     words = "a dog runs through the snow while two men watch it and the sun is high over this old town".split()
     for language, start in (("en", 0), ("de", 7)):
         lines = [" ".join(words[(start + n * k) % len(words)] for k in range(1, 7)) + f" {n}" for n in range(1200)]
-        (tmp_path / f"my.{language}").write_text("\n".join(lines) + "\n")
+        (tmp_path / f"-my.{language}").write_text("\n".join(lines) + "\n")
 
     venv = os.path.dirname(sys.executable)
     environment = {
@@ -71,7 +76,7 @@ def world(tmp_path):
     }
 
     def start(*settings):
-        line = ["bash", str(ROOT / "examples" / "translator.sh"), "my.en", "my.de", "out", *settings]
+        line = ["bash", str(ROOT / "examples" / "translator.sh"), "-my.en", "-my.de", "-out", *settings]
         pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         return subprocess.Popen(line, cwd=tmp_path, env=environment, **pipes)
 
@@ -81,7 +86,8 @@ def world(tmp_path):
         lines = (tmp_path / "calls").read_text().splitlines()
         return [line for line in lines if line.startswith(program) and word in line]
 
-    return tmp_path, start, calls
+    yield tmp_path, start, calls
+    assert not list(outside.rglob("executed")), "a part of a path was executed"
 
 
 def ended(process, fails=False):
@@ -94,6 +100,12 @@ def ended(process, fails=False):
 @pytest.mark.slow
 def test_a_translator_is_made_once_and_goes_on_after_a_kill(world):
     folder, start, calls = world
+    refused = ended(start("0.005"), fails=True)
+    assert re.fullmatch(
+        r"error: HOURS 0\.005: masked_lm would have .* valid: about .* hours.*", refused.splitlines()[-1]
+    )
+    assert [line.partition("--save-dir ")[2].split()[0] for line in calls("fairseq-train")] == ["speed/masked_lm"]
+
     (folder / "calls.slow").touch()
     run = start("0.5")
     deadline = time.monotonic() + 300
@@ -101,16 +113,18 @@ def test_a_translator_is_made_once_and_goes_on_after_a_kill(world):
         assert time.monotonic() < deadline
         time.sleep(0.2)
     assert run.poll() is None, run.communicate()[0]
+    assert len(calls("fairseq-train", "--save-dir speed/")) == 3, "a speed is measured once, whatever HOURS are"
     assert "another run is at work there" in ended(start("0.5"), fails=True)
     os.killpg(run.pid, signal.SIGKILL)
     run.communicate()
-    assert (folder / "out" / "train" / "masked_lm" / "checkpoint_last.pt").is_file(), "no checkpoint is lost"
+    assert (folder / "-out" / "train" / "masked_lm" / "checkpoint_last.pt").is_file(), "no checkpoint is lost"
     (folder / "calls.slow").unlink()
-    plan = (folder / "out" / "plan.json").read_text()
+    plan = (folder / "-out" / "plan.json").read_text()
 
     said = ended(start("0.5"))
     assert "| masked_lm | " in said and "NOT FIT" not in said and "The default is AT" in said, said
-    assert (folder / "out" / "plan.json").read_text() == plan, "a budget is divided once"
+    assert "\nfairseq-plugins translate ./-out --input " in said and "FOLDER" not in said
+    assert (folder / "-out" / "plan.json").read_text() == plan, "a budget is divided once"
     trained = calls("fairseq-train", "--save-dir train/")
     lines = {
         name: [one for one in trained if f"train/{name} " in f"{one} "] for name in ("masked_lm", "sga_lora", "at")
@@ -118,14 +132,14 @@ def test_a_translator_is_made_once_and_goes_on_after_a_kill(world):
     assert [len(found) for found in lines.values()] == [2, 1, 1]
     assert len(set(lines["masked_lm"])) == 1, "the same command goes on"
     assert ["--bf16" in found[0] for found in lines.values()] == [has_bfloat16(), has_bfloat16(), False]
-    assert all((folder / "out" / "translator" / name / "dict.de.txt").is_file() for name in ("sga_lora", "at"))
+    assert all((folder / "-out" / "translator" / name / "dict.de.txt").is_file() for name in ("sga_lora", "at"))
 
     before = len(calls("fairseq"))
-    for path in (folder / "my.en", ROOT / "examples" / "systems" / "at.yaml"):
+    for path in (folder / "-my.en", ROOT / "examples" / "systems" / "at.yaml"):
         os.utime(path)
     ended(start("0.5"))
     for language in ("en", "de"):
-        with open(folder / f"my.{language}", "a") as file:
+        with open(folder / f"-my.{language}", "a") as file:
             file.write("more\n")
     assert "was begun with SRC" in ended(start("0.5"), fails=True)
     assert len(calls("fairseq")) == before, "an edited file trains nothing again"

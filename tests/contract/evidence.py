@@ -11,7 +11,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from data_prep.io import sha256
+from data_prep.files import sha256
 from data_prep.toy.__main__ import main as toy
 from examples.recipes import archive
 from examples.recipes.ledger import Ledger

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import report, trained_plot
 from benchmarks import results as benchmarks
-from data_prep.io import sha256
+from data_prep.files import sha256
 from examples.recipes import archive, results
 from examples.recipes.results import PAGES, RESULTS
 from examples.recipes.systems import names

@@ -31,7 +31,8 @@ TOP["own_commands.py"] = TOP["options.py"] = frozenset()
 LIGHT = {"__init__", "__main__", "commands", "own_commands"}
 METHODS = {"csr", *(path.parent.name for path in (ROOT / PACKAGE / "models").glob("*/__init__.py"))}
 # Outside the package: what these components may import besides the standard library (None: anything but the second).
-ONLY = {"checkpoints": {"torch", "safetensors", "numpy"}}
+ONLY = {"checkpoints": {"torch", "safetensors", "numpy", "data_prep"}}
+SHARED = ("data_prep.files.", "data_prep.progress.")  # of data_prep, what the package may import
 NEVER = {"ops": {"fairseq", "fairseq_cli"}, "checkpoints": {"fairseq", "fairseq_cli"}}
 STANDARD_LIBRARY = getattr(sys, "stdlib_module_names", frozenset())
 
@@ -79,6 +80,8 @@ def violations(source):
         where = f"{source.name}:{item.line}: {item.name}"
         if item.inside is None:
             top = item.name.split(".")[0]
+            if top == "data_prep" and not f"{item.name}.".startswith(SHARED):
+                yield f"{where}: of data_prep only files and progress"
             if top in NEVER.get(component, ()):
                 yield f"{where}: {component} must not import {top}"
             elif component in ONLY and top not in ONLY[component] and top not in STANDARD_LIBRARY:
@@ -99,7 +102,7 @@ def heavy_imports(source):
     top = source._replace(tree=ast.Module([node for node in source.tree.body if is_import(node)], []))
     for item in imports(top):
         name = item.inside[0] if item.inside else item.name.split(".")[0]
-        valid = {*LIGHT, "register"} if item.inside else STANDARD_LIBRARY
+        valid = {*LIGHT, "register"} if item.inside else {*STANDARD_LIBRARY, "data_prep"}
         if name not in valid:
             yield f"{source.name}:{item.line}: {item.name}: import it where it is used"
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 from setuptools import find_packages
@@ -40,11 +41,33 @@ def test_files_that_are_no_python_are_packaged():
         assert {(folder, file), (folder, f"*{Path(file).suffix}")} & patterns, f"{name}: not in package_data"
 
 
+def setup_values():
+    """Return the constants of setup.py."""
+    values = {"__file__": str(ROOT / "setup.py")}
+    exec(text_of("setup.py").rpartition("\nsetup(")[0], values)
+    return values
+
+
+def test_make_install_brings_what_the_commands_of_data_prep_import():
+    modules = set()
+    for name in listed_files():
+        if re.match(r"data_prep/.*\.py$", name):
+            for node in ast.walk(ast.parse(text_of(name))):
+                if isinstance(node, ast.Import):
+                    modules.update(alias.name.partition(".")[0] for alias in node.names)
+                elif isinstance(node, ast.ImportFrom) and not node.level:
+                    modules.add(node.module.partition(".")[0])
+    optional = {"py3langid", "tokenizers"}  # of the extras study and huggingface
+    modules -= {*sys.stdlib_module_names, PACKAGE, "data_prep"} | optional
+    requirements = {name_of(item) for item in setup_values()["REQUIREMENTS"]}
+    assert {"gensim", "sentencepiece"} <= modules
+    assert {name.lower().replace("_", "-") for name in modules} <= requirements
+
+
 def test_the_tested_set_covers_and_satisfies_what_is_installed():
     lines = text_of("constraints.txt").splitlines()
     constraints = {name_of(line): line.partition("==")[2] for line in lines if line and not line.startswith("#")}
-    values = {"__file__": str(ROOT / "setup.py")}
-    exec(text_of("setup.py").rpartition("\nsetup(")[0], values)
+    values = setup_values()
     requirements = values["REQUIREMENTS"] + sum((values["EXTRAS"][name] for name in ("test", "check", "docs")), [])
     requirements = [item.split(";")[0] for item in requirements if 'python_version < "3.11"' not in item]
     assert {name_of(item) for item in requirements} <= set(constraints)

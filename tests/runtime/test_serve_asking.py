@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_plugins_runtime.serve.asking import asked, fields, lines
+from fairseq_plugins_runtime.serve.asking import check_request, read_fields, split_lines
 from fairseq_plugins_runtime.serve.limits import Limits, Refused
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
@@ -14,7 +14,7 @@ LONE = "\ud800"  # half of a surrogate pair, which JSON can carry
 
 
 def read(body=b"", kind=JSON, query=b""):
-    return asked(fields(kind, query, body), LIMITS, PAIRS)
+    return check_request(read_fields(kind, query, body), LIMITS, PAIRS)
 
 
 def as_json(**changes):
@@ -98,7 +98,9 @@ def test_what_cannot_be_answered_is_named(names, changes):
     ),
     (400, "not JSON", b'{"q": ', JSON, b""),
     (400, "not JSON", b"", JSON, b"q=a&source=en&target=de"),
-    (400, "not JSON", b"[" * 200000, JSON, b""),
+    (400, "200000 objects and lists; valid: at most 1000", b"[" * 200000, JSON, b""),
+    (400, "not JSON", b"[" * 999, JSON, b""),
+    (400, "objects and lists", b'{"q":[' + b"[]," * 1000 + b"[]]}", JSON, b""),
     (400, "not JSON", b"1" * 5000, JSON, b""),
     (400, "is a list", b"[]", JSON, b""),
     (400, "q is given 2 times", b"q=a&q=b&source=en&target=de", FORM, b""),
@@ -123,4 +125,9 @@ def test_what_cannot_be_read_is_named(status, name, body, kind, query):
 
 
 def test_lines_of_a_text():
-    assert lines("a\r\nb\rc\n\n d ") == ["a", "b", "c", "", "d"]
+    assert split_lines("a\r\nb\rc\n\n d ") == ["a", "b", "c", "", "d"]
+
+
+def test_brackets_within_strings_are_text():
+    body = json.dumps({"q": "[{" * 900 + '"\\', "source": "en", "target": "de"}).encode()
+    assert read_fields(JSON, b"", body)["q"] == "[{" * 900 + '"\\'

@@ -78,4 +78,4 @@ def test_what_cannot_be_served_is_named(folder, tmp_path):
     missing = (
         "import sys; sys.modules['uvicorn'] = None; from fairseq_plugins_runtime.serve import main; main(sys.argv[1:])"
     )
-    assert "pip install fastapi uvicorn" in refused([folder], missing)
+    assert "pip install fastapi uvicorn python-multipart" in refused([folder], missing)

@@ -1,8 +1,6 @@
-"""When a command is the package's own, and what is said while it works."""
+"""When a command is the package's own."""
 
-import logging
 import sys
-import time
 
 import pytest
 
@@ -25,16 +23,3 @@ def test_a_command_of_the_package_is_known(program, line, is_running, is_verb, m
     monkeypatch.setattr(sys, "orig_argv", line)
     assert own_commands.is_running() == is_running
     assert own_commands.is_verb() == is_verb
-
-
-def test_a_silent_wait_is_reported_and_a_talking_one_is_not(caplog):
-    caplog.set_level(logging.INFO)
-    with own_commands.heartbeat(0.1):
-        time.sleep(0.5)
-    assert 1 <= caplog.text.count("at work for") <= 5
-    caplog.clear()
-    with own_commands.heartbeat(1.0):
-        for _ in range(10):
-            time.sleep(0.15)
-            logging.getLogger("somebody").info("done")
-    assert "at work" not in caplog.text

@@ -104,6 +104,9 @@ def test_a_file_of_another_program_is_refused(tmp_path):
 
 
 def test_a_folder_of_several_systems(tmp_path):
+    """By its own path, and by that of the folder in which the workflow makes it."""
+    tmp_path = tmp_path / "translator"
+    tmp_path.mkdir()
     for name in ("sga", "at"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.pt").touch()
@@ -114,6 +117,8 @@ def test_a_folder_of_several_systems(tmp_path):
         assert translate.checkpoint(str(tmp_path), "sga") == tmp_path / "sga" / "model.pt"
         if default == "at":
             assert translate.checkpoint(str(tmp_path)) == tmp_path / "at" / "model.pt"
+            assert translate.checkpoint(str(tmp_path.parent)) == tmp_path / "at" / "model.pt"
+            assert translate.checkpoint(str(tmp_path.parent), "sga") == tmp_path / "sga" / "model.pt"
     (tmp_path.parent / "model.pt").touch()
     for asked in ("nat", "..", None):  # None: the default leads out of the folder
         with pytest.raises(ValueError, match=rf"--system {asked or '../x'}: not in .*; valid: sga$"):

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from torch import Tensor
 
-from ...checkpoints.writing import atomic_path
+from data_prep.files import atomic_path
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from .limits import HELP, Limits
 
 logger = logging.getLogger(__name__)
 
-NEEDED = "fastapi uvicorn"
+NEEDED = "fastapi uvicorn python-multipart"
+MODULES = ("fastapi", "starlette", "uvicorn", "python_multipart")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -45,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         from .server import bound, build
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "starlette", "uvicorn"):
+        if error.name is None or error.name.partition(".")[0] not in MODULES:
             raise
         parser.exit(2, f"{parser.prog}: error: {error.name} is missing; run: python -m pip install {NEEDED}\n")
     try:

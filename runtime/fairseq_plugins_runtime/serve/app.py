@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, AsyncIterator, Awaitable, Callable, Dict, List, Sequence, Tuple
@@ -13,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from ..model_json import ModelError
 from ..translator import Translator
-from .asking import Asked, Pair, asked, fields, lines
+from .asking import LINE_ENDS, Pair, TranslationRequest, check_request, read_fields, split_lines
 from .batching import Batcher, Failed, Job, Stopped
 from .limits import Limits, Refused
 from .names import name
@@ -42,8 +43,13 @@ HEADERS = (
 )
 FAILED = "the request failed; the service's log says why"
 RETRY_SECONDS = 1
+READERS = 1
+"""Threads that read and write bodies; more of them would slow the event loop down."""
 DISCARDED = 8
 """So many times the allowed body is read and thrown away before the answer: a client that still sends would not see it."""
+
+
+Handler = Callable[[TranslationRequest], Awaitable[Any]]
 
 
 class Service:
@@ -54,6 +60,7 @@ class Service:
 
     def __init__(self, models: Sequence[Translator], limits: Limits) -> None:
         self.limits, self.batcher = limits, Batcher(limits.batch_tokens)
+        self.readers = ThreadPoolExecutor(READERS, "readers")
         self.models: Dict[Pair, Translator] = {}
         self.open = 0  # requests at this moment
         for model in models:
@@ -62,8 +69,12 @@ class Service:
                     raise ModelError(f"two models translate {pair[0]} to {pair[1]}; valid: one model a pair")
                 self.models[pair] = model
 
-    async def answer(self, request: Request, ask: Callable[[Asked], Awaitable[Any]]) -> Response:
-        """Read a request, check it and answer it within the limits. ``ask`` makes a job's future of what is asked."""
+    async def answer(self, request: Request, ask: Handler) -> Response:
+        """Read a request, check it and answer it within the limits; ``ask`` answers what was checked.
+
+        Work that grows with a request runs in a thread of :attr:`readers`, so that the event loop
+        goes on answering.
+        """
         seconds = self.limits.max_seconds
         if self.open >= self.limits.max_requests:
             with suppress(asyncio.TimeoutError, Refused):
@@ -71,7 +82,7 @@ class Service:
             raise Refused(503, f"{self.open} requests are waiting; try again later", RETRY_SECONDS)
         self.open += 1
         try:
-            return JSONResponse(await asyncio.wait_for(self._answer(request, ask), seconds))
+            return await asyncio.wait_for(self._answer(request, ask), seconds)
         except asyncio.TimeoutError:
             raise Refused(504, f"the request took longer than {seconds} seconds") from None
         except Stopped:
@@ -81,75 +92,98 @@ class Service:
         finally:
             self.open -= 1
 
-    async def _answer(self, request: Request, ask: Callable[[Asked], Awaitable[Any]]) -> Any:
+    async def _answer(self, request: Request, ask: Handler) -> Response:
         body = await received(request, self.limits.max_body)
-        given = fields(request.headers.get("content-type", ""), request.scope["query_string"], body)
-        answer = asyncio.ensure_future(ask(asked(given, self.limits, self.models)))
-        gone = asyncio.ensure_future(request.receive())
+        content_type = request.headers.get("content-type", "")
+        question = await self._run(self._read, content_type, request.scope["query_string"], body)
+        answer = asyncio.ensure_future(ask(question))
+        disconnect = asyncio.ensure_future(request.receive())
         try:
-            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answer, disconnect}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 raise ClientDisconnect
-            return answer.result()
+            return await self._run(JSONResponse, answer.result())
         finally:
             answer.cancel()
-            gone.cancel()
+            disconnect.cancel()
 
-    async def translation(self, what: Asked) -> Dict[str, Any]:
-        """What ``/translate`` answers: each line of each text translated, or the whole request refused."""
-        (source, target), model = what.pair, self.models[what.pair]
-        texts = [lines(text) for text in what.texts]
-        flat = [line for text in texts for line in text if line]
-        costs = await asyncio.to_thread(self._costs, model, what, texts)
+    def _read(self, content_type: str, query: bytes, body: bytes) -> TranslationRequest:
+        return check_request(read_fields(content_type, query, body), self.limits, self.models)
 
-        def run(part: List[str]) -> List[str]:
-            return model.translate(part, source, target)
+    async def _run(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Run a call in a thread of :attr:`readers` and return its result."""
+        return await asyncio.get_running_loop().run_in_executor(self.readers, call, *args)
 
-        found = iter(await self._done(Job(what.pair, run, flat, costs)) if flat else ())
-        translated = ["\n".join(next(found) if line else "" for line in text) for text in texts]
-        return {"translatedText": what.answer(translated)}
+    async def translation(self, question: TranslationRequest) -> Dict[str, Any]:
+        """Answer ``/translate``: translate each line of each text, or refuse the whole request."""
+        (source, target), model = question.pair, self.models[question.pair]
+        texts, lines, costs = await self._run(self._split, model, question)
 
-    async def trace(self, what: Asked) -> Dict[str, Any]:
-        """What ``/trace`` answers: the slots of one line, pass by pass."""
-        (source, target), model = what.pair, self.models[what.pair]
+        def translate(batch: List[str]) -> List[str]:
+            return model.translate(batch, source, target)
+
+        job = Job(question.pair, translate, lines, costs)
+        translations = await self._work(job) if lines else []
+        return {"translatedText": await self._run(self._join, question, texts, translations)}
+
+    async def trace(self, question: TranslationRequest) -> Dict[str, Any]:
+        """Answer ``/trace``: the slots of one line, pass by pass."""
+        (source, target), model = question.pair, self.models[question.pair]
         if model.kind != "slots":
             raise Refused(400, f"{source} to {target}: this model has no slots")
-        texts = [lines(text) for text in what.texts]
-        if what.several or len(texts[0]) > 1:
+        if question.is_list or LINE_ENDS.search(question.texts[0]):
             raise Refused(400, "q has several lines; valid: one line")
-        costs = await asyncio.to_thread(self._costs, model, what, texts)
+        _, lines, costs = await self._run(self._split, model, question)
 
-        def run(part: List[str]) -> List[List[List[str]]]:
-            return [model.trace(line, source, target) for line in part]
+        def trace(batch: List[str]) -> List[List[List[str]]]:
+            return [model.trace(line, source, target) for line in batch]
 
-        found = await self._done(Job(("trace", what.pair), run, texts[0], costs)) if costs else [[]]
-        return {"passes": found[0]}
+        job = Job(("trace", question.pair), trace, lines, costs)
+        traces = await self._work(job) if lines else [[]]
+        return {"passes": traces[0]}
 
-    async def _done(self, job: Job) -> List[Any]:
+    async def _work(self, job: Job) -> List[Any]:
         self.batcher.submit(job)
         return await asyncio.wrap_future(job.future)
 
     @staticmethod
-    def _costs(model: Translator, what: Asked, texts: Sequence[Sequence[str]]) -> List[int]:
-        """Tokens of every line that is not empty. Raises Refused: a line that the model would cut."""
-        costs, longest = [], model.limits["source_tokens"]
+    def _split(model: Translator, question: TranslationRequest) -> Tuple[List[List[str]], List[str], List[int]]:
+        """Split the texts into lines; return them, the lines that are not empty, and their tokens.
+
+        Raises Refused with the number of a line that the model would cut.
+        """
+        texts = [split_lines(text) for text in question.texts]
+        lines: List[str] = []
+        costs: List[int] = []
+        longest = model.limits["source_tokens"]
         for number, text in enumerate(texts):
             for place, line in enumerate(text, start=1):
-                cost = model.count_tokens(line, what.pair[0]) if line else 0
+                if not line:
+                    continue
+                cost = model.count_tokens(line, question.pair[0])
                 if cost > longest:
-                    where = f"line {place} of q[{number}]" if what.several else f"line {place} of q"
-                    raise Refused(400, f"{where} has {cost} tokens; valid: at most {longest} a line")
-                costs += [cost] if line else []
-        return costs
+                    text_name = f"q[{number}]" if question.is_list else "q"
+                    valid = f"at most {longest} a line"
+                    raise Refused(400, f"line {place} of {text_name} has {cost} tokens; valid: {valid}")
+                lines.append(line)
+                costs.append(cost)
+        return texts, lines, costs
+
+    @staticmethod
+    def _join(question: TranslationRequest, texts: List[List[str]], translations: List[str]) -> Any:
+        """Put translations in the places of their lines; return them as q is."""
+        lines = iter(translations)
+        joined = ["\n".join(next(lines) if line else "" for line in text) for text in texts]
+        return question.answer(joined)
 
     def languages(self) -> List[Dict[str, Any]]:
-        """What ``/languages`` answers."""
+        """Answer ``/languages``."""
         codes = sorted({code for pair in self.models for code in pair})
         targets = {code: sorted(target for source, target in self.models if source == code) for code in codes}
         return [{"code": code, "name": name(code), "targets": targets[code]} for code in codes]
 
     def settings(self) -> Dict[str, Any]:
-        """What ``/frontend/settings`` answers."""
+        """Answer ``/frontend/settings``."""
         first = dict(zip(("source", "target"), next(iter(self.models))))
         return {
             "charLimit": self.limits.max_characters,
@@ -163,7 +197,7 @@ class Service:
         }
 
     def pairs(self) -> Dict[str, Any]:
-        """What ``/models`` answers, which the page reads."""
+        """Answer ``/models``, which the page reads."""
         rows = [
             {
                 "source": source,
@@ -183,16 +217,16 @@ async def received(request: Request, limit: int) -> bytes:
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > DISCARDED * limit:
         raise refused
-    kept, size = [], 0
+    chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > DISCARDED * limit:
             break
         if size <= limit:
-            kept.append(chunk)
+            chunks.append(chunk)
     if size > limit:
         raise refused
-    return b"".join(kept)
+    return b"".join(chunks)
 
 
 def create_app(service: Service) -> FastAPI:
@@ -204,6 +238,7 @@ def create_app(service: Service) -> FastAPI:
         yield
         service.batcher.close()
         await asyncio.to_thread(service.batcher.join, service.limits.max_seconds)
+        service.readers.shutdown(wait=False, cancel_futures=True)
 
     app = FastAPI(title="fairseq_plugins", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_api_route("/translate", _asking(service, service.translation), methods=["POST"])
@@ -223,7 +258,7 @@ def create_app(service: Service) -> FastAPI:
     return app
 
 
-def _asking(service: Service, ask: Callable[[Asked], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
+def _asking(service: Service, ask: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
         return await service.answer(request, ask)
 

@@ -57,7 +57,12 @@ def test_tatoeba_equals_a_loop_in_every_layer(model, tmp_path, capsys):
     source = lines(1)
     target = translated(source)
     paths = written(tmp_path / "x.de", source), written(tmp_path / "x.en", target)
-    line = ["tatoeba", model, *"--cpu --sentencepiece none --score cosine --max-tokens 40 --pair de-en".split(), *paths]
+    line = [
+        "tatoeba",
+        model,
+        *"--cpu --sentencepiece none --directions both --max-tokens 40 --pair de-en".split(),
+        *paths,
+    ]
     content = run(tmp_path, *line)
     assert content["layer"] is None and content["found"] == {}, "nothing was given to choose one by"
     assert [row["layer"] for row in content["rows"]] == [0, 1, 2]
@@ -76,6 +81,26 @@ def test_tatoeba_equals_a_loop_in_every_layer(model, tmp_path, capsys):
         assert single["found"]["de-en"] == ["".join(str(int(one)) for one in side) for side in signs]
 
 
+def test_the_default_is_xtremes(model, tmp_path, capsys):
+    """Cosine, and the first language looks for the second: said beside the figure, and the other direction is not there."""
+    source = lines(1)
+    paths = written(tmp_path / "x.de", source), written(tmp_path / "x.en", translated(source))
+    line = ["tatoeba", model, *"--cpu --sentencepiece none --layer 1 --subsets --pair de-en".split(), *paths]
+    content = run(tmp_path, *line)
+    shown = capsys.readouterr().out
+    both = run(tmp_path, *line, "--score", "cosine", "--directions", "both")
+    assert (content["score"], content["directions"]) == ("cosine", "forward")
+    assert content["rows"] == [{key: both["rows"][0][key] for key in ("pair", "layer", "sentences", "forward")}]
+    assert both["rows"][0]["forward"] != both["rows"][0]["backward"], "the test must be able to see a difference"
+    assert content["found"]["de-en"] == both["found"]["de-en"][:1]
+    assert ", cosine, first → second language" in shown and "←" not in shown and "_mean" not in shown
+    assert f'{{"test.de-en_forward": {round(100 * content["rows"][0]["forward"], 2)}}}' in shown
+    gold = commands.written(tmp_path / "gold", "de-0\ten-0")
+    named = written(tmp_path / "n", source, "de"), written(tmp_path / "m", translated(source), "en")
+    mining = ["bucc", model, *"--cpu --sentencepiece none --layer 1 --dev de-en".split(), *named, gold]
+    assert run(tmp_path, *mining)["score"] == "cosine" and ", cosine\n" in capsys.readouterr().out
+
+
 def test_the_layer_is_chosen_on_the_development_pairs(monkeypatch, tmp_path, capsys):
     def found(pair, means):
         scores = [{"sentences": 4, "forward": mean, "backward": mean, "mean": mean} for mean in means]
@@ -86,7 +111,7 @@ def test_the_layer_is_chosen_on_the_development_pairs(monkeypatch, tmp_path, cap
     monkeypatch.setattr(room, "Searcher", lambda args, folder: None)
     monkeypatch.setattr(room, "tatoeba", lambda search, pairs, title: results[title])
     file = commands.written(tmp_path / "file")
-    line = f"--pair de-en {file} {file} --dev-pair de-en {file} {file} --subsets".split()
+    line = f"--pair de-en {file} {file} --dev-pair de-en {file} {file} --subsets --directions both".split()
     content = run(tmp_path, "tatoeba", file, *line)
     assert content["layer"] == 1
     assert [row["mean"] for row in content["rows"]] == [0.1, 0.5, 0.8], "what is reported is the test pairs'"
@@ -108,7 +133,8 @@ def test_bucc_takes_its_threshold_from_the_development_set(model, tmp_path):
         files += [f"--{split}", "de-en", *paths, gold]
         sides = (layer_means(model, rows, 1) for rows in (source, target))
         mined[split] = bucc.mine(best_matches(*sides, "margin", 4))
-    (row,) = run(tmp_path, "bucc", model, "--cpu", "--sentencepiece", "none", "--layer", 1, *files)["rows"]
+    line = ["bucc", model, "--cpu", "--sentencepiece", "none", "--layer", 1, "--score", "margin", *files]
+    (row,) = run(tmp_path, *line)["rows"]
     threshold = bucc.best_threshold(mined["dev"], gold_pairs)
     assert row["threshold"] == pytest.approx(threshold, rel=1e-4)
     assert row["dev_f1"] == pytest.approx(bucc.quality(mined["dev"], gold_pairs, threshold).f1)

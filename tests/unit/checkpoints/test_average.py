@@ -146,7 +146,7 @@ def test_the_command_takes_what_its_options_choose(tmp_path, options, seeds):
     [
         ("--inputs {0}/1.pt --output {0}/1.pt", "is one of the inputs"),
         ("--inputs {0}/1.pt {0}/./1.pt --output {0}/a.pt", "given more than once: {0}/1.pt\n"),
-        ("--inputs {0}/1.pt --output {0}/absent/a.pt", "expected a file name in an existing folder"),
+        ("--inputs {0}/1.pt --output {0}/absent/a.pt", "valid: a file name in an existing folder"),
         ("--inputs {0}/1.pt --best 2 --output {0}/a.pt", "these only with --directory"),
         ("--directory {0} --output {0}/a.pt", "--directory goes with --best N or --last N"),
     ],

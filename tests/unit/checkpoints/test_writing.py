@@ -1,14 +1,11 @@
 """write_masked_lm: what is written is what is read."""
 
-import os
-
 import pytest
 import safetensors.torch
 import torch
 
 from fairseq_plugins.checkpoints import (
     CheckpointError,
-    atomic_path,
     fingerprint,
     read_checkpoint,
     read_masked_lm,
@@ -64,24 +61,3 @@ def test_what_cannot_be_written(tmp_path):
         with pytest.raises(CheckpointError, match=message):
             write_masked_lm(tmp_path, SIZES, {**TENSORS, **wrong})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_two_that_write_one_file_do_not_mix(tmp_path):
-    with atomic_path(tmp_path / "a.pt") as one:
-        one.write_text("one")
-        with atomic_path(tmp_path / "a.pt") as other:
-            other.write_text("other")
-        assert (tmp_path / "a.pt").read_text() == "other"
-    assert (tmp_path / "a.pt").read_text() == "one"
-
-
-def test_what_is_no_file_is_not_replaced(tmp_path):
-    """A pipe, or a device as /dev/stdout; of a link what it leads to."""
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(CheckpointError, match=r"pipe: expected a file name"), atomic_path(tmp_path / "pipe"):
-        pass
-    assert (tmp_path / "pipe").is_fifo()
-    (tmp_path / "link").symlink_to(tmp_path / "file")
-    with atomic_path(tmp_path / "link") as temporary:
-        temporary.write_text("new")
-    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "new"

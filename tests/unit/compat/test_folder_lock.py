@@ -1,7 +1,6 @@
 """The lock on a run's folder: one process at a time, freed by a kill, not kept by its children, nothing left to remove."""
 
 import contextlib
-import fcntl
 import multiprocessing
 import os
 import time
@@ -66,21 +65,6 @@ def test_runs_of_one_process_follow_each_other_and_children_do_not_keep_it(tmp_p
     start(lambda: hold(str(tmp_path)))  # while the first child is alive
 
 
-def test_a_holder_that_removes_its_file_in_between(tmp_path, monkeypatch):
-    """Opened, then removed by the run that ended, then locked: that lock would be nobody's."""
-    stock, removed = fcntl.flock, []
-
-    def flock(descriptor, flags):
-        if not removed:
-            removed.append((tmp_path / folder_lock.FILE).unlink())
-        stock(descriptor, flags)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    assert hold(str(tmp_path))
-    assert os.listdir(tmp_path) == [folder_lock.FILE]
-    release(str(tmp_path))
-
-
 class Trainer:
     """What the lock needs of fairseq's."""
 
@@ -101,8 +85,8 @@ def seen(monkeypatch):
     return found
 
 
-LEFT = [f".checkpoint{part}.pt.0123abcd.tmp" for part in "_last _best 12 _3_500 .best_bleu_1.20 1-shard0".split()]
-KEPT = "checkpoint_last.pt dummy .average.pt.0123abcd.tmp checkpoint_last.pt.tmp .checkpoints.zip.0123abcd.tmp".split()
+LEFT = [f".checkpoint{part}.pt.tmp-0123abcd" for part in "_last _best 12 _3_500 .best_bleu_1.20 1-shard0".split()]
+KEPT = "checkpoint_last.pt dummy .average.pt.tmp-0123abcd checkpoint_last.pt.tmp .checkpoints.zip.tmp-0123abcd".split()
 
 
 @pytest.mark.parametrize(("rank", "no_save", "locked"), [(0, False, True), (1, False, False), (0, True, False)])

@@ -11,7 +11,8 @@ import zipfile
 import pytest
 
 from data_prep import corpora, extract, iwslt14, ted, wmt14
-from data_prep.io import read_json, sha256
+from data_prep.files import sha256
+from data_prep.io import read_json
 from data_prep.segments import resolve
 from tests.unit.data_prep.files import refused, tree
 
@@ -247,6 +248,25 @@ def test_fetching_goes_on_where_it_stopped(ted_archive, repo_root, tmp_path):
 PARTS = {"Article": "the document\ngoes on", "EN-REF1": "first", "ZH-REF1": "一", "ZH-REF1-human-corrected": "壹"}
 PARTS.update({"ZH-REF2": "二", "ZH-REF2-human-corrected": "贰"})
 NCLS = "\n".join(["<doc id=0>", *(f"<{name}>\n{text}\n</{name}>" for name, text in PARTS.items()), "</doc>\n"])
+# As programs that read ZH2ENSUM expect it: the articles are LCSTS's, by id.
+ZH2EN = """<doc id=7>
+<en-summary>
+summary
+</en-summary>
+<back-translated-zh-summary>
+摘要
+</back-translated-zh-summary>
+</doc>
+"""
+LCSTS = """<doc id=7>
+    <summary>
+        题
+    </summary>
+    <short_text>
+        正文
+    </short_text>
+</doc>
+"""
 WIKILINGUA = {"spanish/{}.src.es": "Artículo\n", "spanish/{}.tgt.en": "summary\n"}
 QG = {"{}.e.zh.lc": "passage\n", "{}.q.zh.lc": "question ?\n", "{}.a.zh.lc": "answer\n"}
 DEV, VAL, SAME = (("train", name, "test") for name in ("dev", "val", "valid"))
@@ -275,6 +295,59 @@ def test_files_of_generation_tasks_in_their_layouts(tmp_path, layout):
     assert found == {f"{split}.{side}": sides[side] for split in ("train", "valid", "test") for side in sides}
 
 
+def ncls(folder, direction, text):
+    """Write the test split of a direction; returns the options that read it."""
+    file = folder / f"{direction}SUM" / f"{direction}SUM_test.txt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return f"--layout ncls --folder {folder} --splits test --output-dir {folder}/out"
+
+
+def test_each_direction_of_ncls_has_files_of_its_own(tmp_path):
+    line = [*ncls(tmp_path, "EN2ZH", NCLS).split(), "--from", "zh"]
+    refused("no ZH2ENSUM/ZH2ENSUM_test.txt", corpora.main, line)
+    articles = tmp_path / "PART_I.txt"
+    articles.write_text(LCSTS, encoding="utf-8")
+    whole = ZH2EN.replace("<en-summary>", "<Article>\n正文\n</Article>\n<EN-REF1>")
+    for text, more in (
+        (whole, ["--to", "en"]),
+        (whole, []),
+        (ZH2EN, ["--to", "en", "--articles", str(articles)]),
+    ):
+        ncls(tmp_path, "ZH2EN", text)
+        corpora.main([*line, *more])
+        assert texts(tmp_path / "out")["test.source"] == ["正文"]
+        assert texts(tmp_path / "out")["test.target"] == ["summary"]
+        options = read_json(tmp_path / "out" / "corpora.json")["options"]
+        assert (options["source"], options["target"]) == ("zh", "en")
+    refused(["line 8", "--articles PART_I.txt"], corpora.main, line)
+    articles.write_text("<doc id=7>\n</doc>\n", encoding="utf-8")
+    refused("PART_I.txt: no text", corpora.main, [*line, "--articles", str(articles)])
+
+
+@pytest.mark.cases(
+    "layout direction valid",
+    ("ncls", "--to en", "--from en --to zh or --from zh --to en"),
+    ("ncls", "--from zh --to zh", "--from en --to zh or --from zh --to en"),
+    ("ncls", "--from fr --to zh", "--from en --to zh or --from zh --to en"),
+    ("xgiga", "--from fr --to en", "--from fr --to fr"),
+    ("xqg", "--from zh --to en", "--from zh --to zh"),
+    ("xglue-ntg", "--to de", "--from en --to en"),
+    ("xglue-qg", "--from de --to en", "--from de --to de"),
+)
+def test_a_direction_that_a_corpus_does_not_have(tmp_path, layout, direction, valid):
+    """Files of both languages are there: their lines do not belong together."""
+    splits, files, *_ = TRUE_LAYOUTS[layout]
+    for split in splits:
+        for name, content in files.items():
+            for old, new in ((".de", ".de"), (".de", ".en"), (".en", ".de"), (".fr", ".en"), (".zh", ".en")):
+                path = tmp_path / name.format(split).replace(old, new)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(content, encoding="utf-8")
+    line = f"--layout {layout} --folder {tmp_path} --output-dir {tmp_path}/out {direction}"
+    refused([f"valid with --layout {layout}: {valid}", *direction.split()], corpora.main, line.split())
+
+
 def test_corpora_by_the_names_of_their_files_and_what_is_refused(tmp_path):
     for name, text in (("a.en", "x\ny\n"), ("a.de", "u\nv\n"), ("short", "u\n")):
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -284,14 +357,13 @@ def test_corpora_by_the_names_of_their_files_and_what_is_refused(tmp_path):
     raw = f"--folder {tmp_path}"
     for line, words in (
         (f"lines {raw}", "--layout lines: valid: --sources FILE"),
+        (f"lines {en} {de} --splits test --from zh", "without --from, --to and --articles"),
+        (f"xgiga {raw} --articles {tmp_path}/a.en", "valid with --layout ncls --from zh"),
         (f"xgiga {raw} {en}", "--layout xgiga: valid: --folder DIR alone"),
         (f"xgiga {raw} --splits dev", "--splits dev: valid: of train, valid, test"),
         (f"lines {en} {de}", "3 names for 1 of --sources"),
         (f"lines {en} --targets {tmp_path}/short --splits test", "a.en"),
     ):
         refused(words, corpora.main, f"--layout {line} {out}".split())
-    (tmp_path / "EN2ZHSUM").mkdir()
-    empty = "<doc id=1>\n</doc>\n", "", "line 2: a document without"
-    for text, more, words in ((NCLS, "--to fr", "--to fr: valid"), empty):
-        (tmp_path / "EN2ZHSUM/EN2ZHSUM_test.txt").write_text(text, encoding="utf-8")
-        refused(words, corpora.main, f"--layout ncls {raw} --splits test {more} {out}".split())
+    line = ncls(tmp_path, "EN2ZH", "<doc id=1>\n</doc>\n")
+    refused("line 2: a document without", corpora.main, line.split())

@@ -1,16 +1,9 @@
-"""Text files: every kind of bad input is refused with its place, outputs appear whole or not at all."""
-
-import os
-import resource
-
-import pytest
+"""Text files: every kind of bad input is refused with its place."""
 
 from data_prep import io
 from data_prep.cut_checkpoint import open_checkpoint
 from data_prep.generation_text import read_json_text
-from tests.unit.data_prep.files import refused, tree
-
-GOOD = b"one\ntwo\n"
+from tests.unit.data_prep.files import refused
 
 
 def write(path, content):
@@ -40,65 +33,6 @@ def test_lines_end_at_lf_only(tmp_path):
     assert io.count_lines(path, "--inputs") == 3
     joined = write(tmp_path / "joined", "one\n\ufefftwo\n".encode())  # no byte order mark there
     assert list(io.read_lines(joined, "--inputs")) == ["one", "\ufefftwo"]
-
-
-def test_outputs_appear_together_with_lf_and_utf8(tmp_path):
-    with io.atomic_writers([tmp_path / "new" / "a", tmp_path / "b"], "--outputs") as files:
-        files.pop().write("x\n")  # what the caller does with its list loses no file
-        files.pop().write("é\n")
-        assert not {"new/a", "b"} & set(tree(tmp_path))
-    assert tree(tmp_path) == {"new/a": "é\n".encode(), "b": b"x\n"}
-
-
-def write_lines(paths, text, count, option="--outputs", **options):
-    with io.atomic_writers(paths, option, **options) as files:
-        for file in files:
-            file.write(text * count)
-
-
-@pytest.mark.parametrize("names", [["a"], ["a", "b"]])
-@pytest.mark.parametrize("count", [100, 100_000])  # noticed at the end, and while lines are written
-def test_a_full_disk_keeps_the_old_output(tmp_path, names, count):
-    olds = [write(tmp_path / name, GOOD) for name in names]
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20, before[1]))  # the system refuses as a full disk does
-    try:
-        with pytest.raises(OSError, match=f"File too large: '{tmp_path}"):
-            write_lines(olds, "new\n", count)
-        with pytest.raises(OSError, match=f"File too large: '{tmp_path}/a'"):
-            io.write_bytes(olds[0], b"new\n" * count)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert tree(tmp_path) == dict.fromkeys(names, GOOD)
-
-
-def test_outputs_that_are_refused(tmp_path):
-    source = write(tmp_path / "a", GOOD)
-    (tmp_path / "folder").mkdir()
-    for name, message in (("folder/../a", "would overwrite an input"), ("folder", "a folder"), ("b", "b: no line")):
-        refused(message, write_lines, [tmp_path / name], "", 0, inputs=[source])
-    assert tree(tmp_path) == {"a": GOOD}
-    write_lines([tmp_path / "b"], "", 0, empty_ok=True)
-    assert tree(tmp_path) == {"a": GOOD, "b": b""}
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_what_is_no_file_is_not_replaced(tmp_path, whole):
-    """A pipe, or a device as /dev/stdout; of a link what it leads to."""
-
-    def write_to(path):
-        if whole:
-            io.write_bytes(path, b"new\n")
-            return
-        with io.atomic_writers([path], "--output") as (file,):
-            file.write("new\n")
-
-    os.mkfifo(tmp_path / "pipe")
-    refused("pipe: no file; valid: a file name", write_to, tmp_path / "pipe")
-    assert (tmp_path / "pipe").is_fifo()
-    (tmp_path / "link").symlink_to(tmp_path / "file")
-    write_to(tmp_path / "link")
-    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_bytes() == b"new\n"
 
 
 def test_deeply_nested_json_is_no_json(tmp_path):

@@ -3,7 +3,8 @@
 import pytest
 
 from data_prep import induce_lexicon, lexicon, map_vectors
-from data_prep.io import read_json, sha256
+from data_prep.files import sha256
+from data_prep.io import read_json
 from data_prep.lexicon_files import read_candidates
 from data_prep.toy.corpus import generate
 from tests.csr_builders import write_raw
@@ -72,10 +73,10 @@ def test_a_kill_or_an_error_leaves_the_lexicons_until_both_are_new(texts, tmp_pa
     manifest = out / "en-de/manifest.json"
     run(texts, out)
     before = [*lexicons(out), sha256(manifest)]
-    for name in (".en-fr.tsv.tmp-1", ".en-de.tsv.tmp-1", "en-de/mapped/.en.vec.tmp-1"):
+    for name in (".en-fr.tsv.tmp-00000001", ".en-de.tsv.tmp-00000001", "en-de/mapped/.en.vec.tmp-00000001"):
         write_raw(out / name, "half; the first of another pair at work")
     refused("come 1000 times or more", run, texts, out, "--min-count", "1000")
-    assert [path.name for path in out.rglob("*.tmp-*")] == [".en-fr.tsv.tmp-1"]
+    assert [path.name for path in out.rglob("*.tmp-*")] == [".en-fr.tsv.tmp-00000001"]
     with monkeypatch.context() as patch:
         patch.setattr(map_vectors, "map_files", killed)
         with pytest.raises(KeyboardInterrupt):
@@ -117,7 +118,7 @@ def test_what_is_wrong_is_said_before_the_first_step(texts, tmp_path, capsys):
 def test_one_run_at_a_time(texts, tmp_path):
     out, both = tmp_path / "out", [texts / "toy.en", texts / "toy.de"]
     with lexicon.Pipeline(out, ("de", "en"), both[::-1]).locked():
-        half = write_raw(out / ".en-de.tsv.tmp-1", "half")
+        half = write_raw(out / ".en-de.tsv.tmp-00000001", "half")
         refused("out (en-de): another run is at work there (process ", run, texts, out)
         with lexicon.Pipeline(out, ("en", "fr"), both).locked():
             assert half.exists()

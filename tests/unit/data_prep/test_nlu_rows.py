@@ -1,7 +1,10 @@
 """Tables, tagged sentences, and the folders of XGLUE and XTREME: what is read, and what is refused with its place."""
 
 import csv
+import shutil
 from collections import Counter
+
+import pytest
 
 from data_prep import nlu_sources
 from data_prep.nlu_conll import Conll
@@ -127,7 +130,7 @@ def test_files_and_languages(tmp_path):
     valid = ["valid.de=NC/xglue.nc.de.dev", "valid.en=NC/xglue.nc.en.dev"]
     assert sources_of("xglue-nc", tmp_path) == ["train.en=NC/xglue.nc.en.train", *valid, "test.de=NC/xglue.nc.de.test"]
     assert sources_of("xglue-nc", tmp_path, ["en", "de"])[1:3] == valid
-    assert sources_of("xglue-nc", tmp_path, training=())[0] == "train.de=NC/xglue.nc.de.train"
+    assert sources_of("xglue-nc", tmp_path, training=("de",))[0] == "train.de=NC/xglue.nc.de.train"
     refused("--languages de,ru: ru is in no file of xglue-nc", sources_of, "xglue-nc", tmp_path, ["de", "ru"])
 
 
@@ -163,3 +166,90 @@ def test_rows_of_xtreme(run, tmp_path):
         squad(write(folder / name), ("a dog", [("1", "q?", [("dog", 2)])]))
     run("questions", "--layout", "xtreme-xquad", "--folder", folder)
     assert [row["id"] for row in run.lines("qa/test.hi.jsonl")] == ["1"]
+
+
+def xtreme(folder, gold=False):
+    """Tasks of XTREME in English with translations into German; with ``gold`` German training files whose labels are wrong."""
+    languages = ["en", "de"] if gold else ["en"]
+    for language in languages:
+        wrong = language == "de"
+        write(folder / f"xnli/train-{language}.tsv", f"the cat\ta dog\t{'wrong' if wrong else 'neutral'}")
+        write(folder / f"pawsx/train-{language}.tsv", f"the cat\ta dog\t{'7' if wrong else '1'}")
+        for task in ("panx", "udpos"):
+            write(folder / f"{task}/train-{language}.tsv", f"the\t{'WRONG' if wrong else 'O'}", "cat\tO")
+        answer = ("dog", 2) if wrong else ("cat", 2)
+        path = folder / f"tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json"
+        squad(write(path), ("a dog" if wrong else "a cat", [("1", "q?", [answer])]))
+    for task in ("xnli", "pawsx"):
+        write(folder / f"{task}/dev-de.tsv", f"the cat\ta dog\t{'neutral' if task == 'xnli' else '1'}")
+        write(folder / f"{task}/test-de.tsv", "the cat\ta dog")
+    for task in ("panx", "udpos"):
+        write(folder / f"{task}/dev-de.tsv", "the\tO")
+        write(folder / f"{task}/test-de.tsv", "the", "cat")
+    squad(write(folder / "squad/train-v1.1.json"), ("a cat", [("1", "q?", [("cat", 2)])]))
+    files = ["squad/dev-v1.1.json", "xquad/xquad.de.json", "tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.de.dev.json"]
+    files += [f"mlqa/MLQA_V1/{split}/{split}-context-de-question-de.json" for split in ("dev", "test")]
+    translations = folder / "xtreme_translations"
+    files += [f"{translations}/SQuAD/translate-train/squad.translate.train.en-de.json"]
+    files += [f"{translations}/TyDiQA-GoldP/translate-train/tydiqa.translate.train.en-de.json"]
+    for name in files:
+        squad(write(folder / name), ("a Hund", [("1", "q?", [("Hund", 2)])]))
+    pair = "the cat\ta dog\tdie Katze\tder Hund"
+    for task, label, other in (("XNLI", "neutral", "contradictory"), ("PAWSX", "1", "die")):
+        rows = [f"{pair}\t{label}", f"{pair}\t{other}", "the cat\ta dog"]
+        write(translations / f"{task}/translate-train/en-de-translated.tsv", *rows)
+    return folder
+
+
+XTREME = {"xnli": "sentences", "pawsx": "sentences", "xquad": "questions", "mlqa": "questions", "tydiqa": "questions"}
+
+
+def files_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("task", XTREME)
+def test_translations_are_read_and_gold_labels_of_other_languages_are_not(run, tmp_path, task):
+    found = []
+    for gold in (False, True):
+        folder = xtreme(tmp_path / f"gold-{gold}", gold)
+        counts = run(XTREME[task], "--layout", f"xtreme-{task}", "--folder", folder, "--train-languages", "translate")
+        found.append(files_of(run.out))
+        shutil.rmtree(run.out)
+    assert found[0] == found[1]
+    assert {name for name in counts if not name.startswith(("valid", "test"))} == {"train.en", "translate.de"}
+    of = counts["translate.de"]
+    assert (of["kept"], of["read"]) == ((1, 1) if XTREME[task] == "questions" else (1, 3)), of["dropped"]
+
+
+def test_rows_of_translations(run, tmp_path):
+    folder = xtreme(tmp_path / "download")
+    counts = run("sentences", "--layout", "xtreme-xnli", "--folder", folder, "--train-languages", "translate")
+    assert counts["translate.de"]["dropped"] == {"label that train has not": 2}, (
+        "another width, a label of no English row"
+    )
+    assert "".join(run.rows("input0", "translate.de")[0]) == "\u2581die\u2581Katze</s>"
+    assert run.rows("label", "translate.de") == run.rows("label", "train.en") == [["neutral", "</s>"]]
+    write(folder / "xnli/train-en.tsv", "the cat\ta dog\tneutral", "the cat\ta dog\tcontradiction")
+    counts = run("sentences", "--layout", "xtreme-xnli", "--folder", folder, "--train-languages", "translate")
+    assert counts["translate.de"]["kept"] == 2, "XNLI's translations call a contradiction contradictory"
+
+
+def test_what_has_no_translations_is_refused(run, tmp_path):
+    folder = xtreme(tmp_path / "download", gold=True)
+    for task in ("panx", "udpos"):
+        line = ["tags", "--layout", f"xtreme-{task}", "--folder", folder, "--train-languages"]
+        refused(
+            [f"translate: xtreme-{task} has no machine translations", "every word has a label"], run, *line, "translate"
+        )
+        refused(["all", "gold labels of the test languages", "valid: codes", "or translate"], run, *line, "all")
+        refused(["translate alone"], run, *line, "en,translate")
+        assert set(run(*line, "en")) == {"train.en", "valid.de"}, "test has no tags"
+        assert set(run(*line, "en,de")) == {"train.de", "train.en", "valid.de"}, "gold labels, by name"
+        write(folder / f"{task}/test-de.tsv", "the\tO", "cat\tO")
+        assert set(run(*line, "en")) == {"train.en", "valid.de", "test.de"}
+    shutil.rmtree(folder / "xtreme_translations")
+    line = ["questions", "--layout", "xtreme-xquad", "--folder", folder, "--train-languages", "translate"]
+    refused(["no xtreme_translations/SQuAD/translate-train/squad.translate.train.en-{lang}.json"], run, *line)
+    squad(write(folder / "squad/squad.translate.train.en-de.json"), ("a Hund", [("1", "q?", [("Hund", 2)])]))
+    assert "translate.de" in run(*line)

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from data_prep.io import read_json, sha256
+from data_prep.files import sha256
+from data_prep.io import read_json
 from data_prep.verify import check_manifest
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from data_prep import check, clean, layout, split
 from data_prep.clean import Filter, Normaliser, Rules, clean_files
-from data_prep.io import read_json, sha256
+from data_prep.files import sha256
+from data_prep.io import read_json
 from data_prep.split import Shares, split_files, split_of
 from tests.nlu_bins import write
 from tests.unit.data_prep.files import lines, refused

@@ -6,7 +6,8 @@ import pytest
 
 from data_prep import bpe, manifest
 from data_prep.check import check_text
-from data_prep.io import read_json, write_json
+from data_prep.files import write_json
+from data_prep.io import read_json
 from data_prep.layout import piece_name, text_names
 from data_prep.steps import Step, write_manifest
 from data_prep.verify import check_manifest
