@@ -1,1 +1,1 @@
-"""Parts that several papers share. They lie between the papers and ``ops``, and register nothing."""
+"""Parts that several papers share; they lie between the papers and ``ops``."""
