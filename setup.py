@@ -78,6 +78,7 @@ setup(
     python_requires=">=3.10",
     packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*", "data_prep", "data_prep.*"]),
     package_data={"fairseq_plugins": ["py.typed"], "data_prep": ["*.sh"]},
+    entry_points={"console_scripts": ["fairseq-plugins = fairseq_plugins.__main__:main"]},
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,
     classifiers=[

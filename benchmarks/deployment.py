@@ -25,8 +25,9 @@ import torch
 from fairseq.data import Dictionary
 
 import fairseq_plugins  # noqa: F401  (registers what a checkpoint's options may name)
+from fairseq_plugins.__main__ import main as run_verb
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
-from fairseq_plugins.export import command, folder, slots
+from fairseq_plugins.export import folder, slots
 from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
 from fairseq_plugins_runtime.folder import Folder
 from fairseq_plugins_runtime.sessions import own_process
@@ -195,7 +196,7 @@ def build_at_systems(
     for precision, options in PRECISIONS.items():
         exported = place / precision
         line = [str(checkpoint), str(exported), "--data", str(place), "--beam", "1", *forced]
-        if not exported.exists() and command.main([*line, *options]):
+        if not exported.exists() and run_verb(["export", *line, *options]):
             raise SystemExit(f"benchmarks.deployment: {name} was not exported")
         peer, size = open_ctranslate2(checkpoint, place, precision, threads, place)
         for beam in BEAMS:

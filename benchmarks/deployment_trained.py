@@ -3,7 +3,7 @@
     python -m benchmarks.deployment_trained --system SGA=translator/sga --system AT=translator/at \\
         --source test.fr --reference test.de [--sentences 300] [--batch 32] [--threads 2]
 
-MODEL is what ``python -m fairseq_plugins translate`` takes. Each model is decoded by fairseq with
+MODEL is what ``fairseq-plugins translate`` takes. Each model is decoded by fairseq with
 this package's generator, by the runtime in float32 and int8, and by CTranslate2 if it reads the
 model, with the same options of the search and its own stopping. Text to text and model only,
 sentences one by one (median and 95th percentile) and in batches, with the score of the timed
@@ -23,7 +23,7 @@ import torch
 from data_prep.io import read_lines
 from data_prep.score_metrics import build_metrics, evaluate
 from fairseq_plugins import translate
-from fairseq_plugins.export import command
+from fairseq_plugins.__main__ import main as run_verb
 from fairseq_plugins_runtime import load
 from fairseq_plugins_runtime.sessions import own_process
 from fairseq_plugins_runtime.translator import Translator
@@ -146,7 +146,7 @@ def build_systems(options: argparse.Namespace, place: Path) -> Iterator[System]:
         yield System(f"{name}, torch", FairseqRunner(model), checkpoint.stat().st_size)
         for precision, line in PRECISIONS.items():
             folder = place / f"{name}-{precision}"
-            if command.main([model, str(folder), *line]):
+            if run_verb(["export", model, str(folder), *line]):
                 raise SystemExit(f"benchmarks.deployment_trained: {model} was not exported")
             runner = RuntimeRunner(folder, options.threads)
             yield System(f"{name}, onnxruntime {precision}", runner, folder_size(folder))

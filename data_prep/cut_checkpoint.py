@@ -1,19 +1,21 @@
 """Checkpoints of known layouts with fewer rows of vocabulary: kept rows bit-equal, tied tensors tied, the rest untouched."""
 
+from __future__ import annotations  # torch is imported where a checkpoint is opened
+
 import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, MutableMapping, Sequence, Tuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Sequence, Tuple
 
 from .files import write_bytes
 from .io import InputError, PathLike
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 # Layout -> names of the tensors that have a row for each symbol of the dictionary. Biases of the output belong to them.
-LAYOUTS: Dict[str, "re.Pattern[str]"] = {
+LAYOUTS: Dict[str, re.Pattern[str]] = {
     "XLM-R, VECO's head": re.compile(
         r"(?:model_(?:fast|slow)\.)?(?:(?:encoder|decoder)\.)?(?:sentence_encoder\.embed_tokens\.weight|lm_head\.(?:weight|bias))"
     ),
@@ -148,6 +150,8 @@ def _weights_of(path: Path) -> Tuple[Path, Dict[str, Any]]:
 
 def _tensors(node: Any) -> Iterator[Tuple[MutableMapping[str, Any], str]]:
     """Yield every tensor of nested dictionaries and lists as the dictionary that holds it and its name there."""
+    from torch import Tensor
+
     if isinstance(node, MutableMapping):
         for name, value in list(node.items()):
             if isinstance(value, Tensor):
@@ -177,6 +181,8 @@ def _refuse_unknown(opened: Opened, path: PathLike) -> None:
 
 def cut(opened: Opened, ids: Sequence[int]) -> None:
     """Keep only these rows, in place: new row i is old row ``ids[i]``, bit for bit. What shared memory still does."""
+    import torch
+
     index = torch.tensor(list(ids), dtype=torch.int64)
     done: Dict[Tuple[Any, ...], Tensor] = {}
     for holder, name in _tensors(opened.state):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Serves a model over HTTP, with a page for browsers. See docs/serving.md.
 #   bash examples/serve.sh MODEL
-# MODEL is a folder that `python -m fairseq_plugins export` wrote, which is served as it is; or a checkpoint, the folder of a run, or what
+# MODEL is a folder that `fairseq-plugins export` wrote, which is served as it is; or a checkpoint, the folder of a run, or what
 # `make translator` made: then the export lies beside the checkpoint, and is made when there is none of the same checkpoint.
 #   PORT        to listen at, on this machine only (default 5000)
 #   PRECISION   float32 (default) or int8

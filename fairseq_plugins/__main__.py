@@ -1,230 +1,93 @@
-"""``python -m fairseq_plugins``, or ``python path/to/fairseq_plugins``: the ``--user-dir`` path and the versions.
+"""The one command line: ``fairseq-plugins VERB``, also ``python -m fairseq_plugins VERB``.
 
-``python -m fairseq_plugins options`` prints the reference of all options that the package adds;
-``python -m fairseq_plugins translate MODEL`` translates text (``translate.py``); ``python -m fairseq_plugins export MODEL FOLDER``
-writes a model for other programs (``export/``); ``python -m fairseq_plugins plan DATA ...`` says what a training needs of memory
-(``plan/``).
+``python path/to/fairseq_plugins VERB`` is the same, for a folder that is not installed. The list of
+verbs, their ``--help``, and a wrong command line import neither torch nor fairseq.
 """
 
-import argparse
 import importlib
-import importlib.metadata
-import platform
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence
 
 FOLDER = Path(__file__).resolve().parent
-TRANSLATE, EXPORT, PLAN = "translate", "export", "plan"
-COMMANDS = {TRANSLATE: "translate", EXPORT: "export.command", PLAN: "plan.command"}
-"""What takes a command line of its own, and the module below the package that reads it."""
-DISTRIBUTIONS = ("torch", "numpy", "sentencepiece", "sacrebleu", "fastBPE", "safetensors")
-"""Whose versions are printed beside fairseq's, which two distributions bring."""
 
 
-def load_package() -> ModuleType:
-    """Import this folder as a package, also where Python was given the folder itself."""
+class Verb(NamedTuple):
+    """A verb: the module of ``commands`` that runs it, and what it does."""
+
+    module: str
+    summary: str
+
+
+VERBS = {
+    "translate": Verb("translate", "translate text with a trained model"),
+    "score": Verb("preparation", "score translations: BLEU, chrF, TER, ROUGE, METEOR"),
+    "average": Verb("checkpoints", "average checkpoints of a run"),
+    "export": Verb("checkpoints", "write a model as ONNX, safetensors or a Hugging Face folder"),
+    "import": Verb("checkpoints", "make a checkpoint of a safetensors or Hugging Face folder"),
+    "dictionary": Verb("checkpoints", "write the dictionary of a pretrained encoder"),
+    "cut-vocabulary": Verb("preparation", "cut a checkpoint and its dictionary to a corpus"),
+    "info": Verb("reference", "print path, versions and registered names"),
+    "options": Verb("reference", "print every option that the package adds"),
+    "patches": Verb("reference", "print what is patched in fairseq"),
+    "cka": Verb("analysis", "compare layers of two models or languages by CKA"),
+    "singular-values": Verb("analysis", "compare the weights of two encoders by singular values"),
+    "language-distance": Verb("analysis", "measure how far apart a model puts two languages"),
+    "retrieval": Verb("analysis", "retrieve translations with the vectors of an encoder"),
+    "retrieval-comparison": Verb("analysis", "test whether one encoder retrieves better"),
+    "pair-probe": Verb("analysis", "classify sentence pairs with frozen vectors"),
+    "frequency-f1": Verb("analysis", "score words by their frequency in the training text"),
+    "training-curves": Verb("analysis", "compare training curves of several logs"),
+    "transfer-table": Verb("analysis", "tabulate scores by language, task and model"),
+}
+
+
+def load_package() -> str:
+    """Return the name of this package, importable also if Python was given the folder itself."""
     if not __package__:
-        sys.path[0] = str(FOLDER.parent)  # Python put the folder itself there: "data", "tasks" would be top-level names
-    return importlib.import_module(__package__ or FOLDER.name)
+        sys.path[0] = str(FOLDER.parent)  # Python put the folder itself there
+    return importlib.import_module(__package__ or FOLDER.name).__name__
 
 
-def installed_version(*names: str) -> str:
-    """Version of the first of the distributions that is installed, with its name where several could be."""
-    for name in names:
-        try:
-            version = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        return version if len(names) == 1 else f"{version} ({name})"
-    return "not installed"
-
-
-def ours(registry: Mapping[str, Any], package: str) -> List[str]:
-    """Names in a fairseq registry whose class is defined in ``package``."""
-    return sorted(name for name, entry in registry.items() if entry.__module__.split(".")[0] == package)
-
-
-def report(package: ModuleType) -> str:
-    """The text that is printed: path, versions, registered names and the patches applied to this fairseq."""
-    compat = importlib.import_module(f"{package.__name__}.compat")
-    rows = [
-        ("--user-dir", str(FOLDER)),
-        ("fairseq_plugins", getattr(package, "__version__", "unknown")),
-        ("Python", platform.python_version()),
-        ("fairseq", installed_version("fairseq-fixed", "fairseq")),
-        *((name, installed_version(name)) for name in DISTRIBUTIONS),
-        *((option, ", ".join(names)) for option, names in registered(package.__name__).items()),
-        ("compat patches", ", ".join(compat.applied()) or "none"),
-        ("switched off", ", ".join(sorted(compat.disabled())) or "none"),
-    ]
-    width = max(len(name) for name, _ in rows)
-    return "".join(f"{name:<{width}}  {value}\n" for name, value in rows)
-
-
-class Option(NamedTuple):
-    """One option that the package adds to fairseq's; ``default`` is that of each architecture where they differ."""
-
-    where: str  # kind and registered name, as in "model sga"
-    name: str  # attribute of the configuration, as in "prompt_length"
-    flag: str  # what is typed, as in "--prompt-length"; the name itself where it is positional
-    kind: str  # its type or choices
-    default: str
-    help: str
-
-
-def registrations(package: str) -> Iterator[Tuple[str, str, Any, Any]]:
-    """(kind, name, class, dataclass or None) of everything that ``package`` registered with fairseq, each class once."""
-    from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
-    from fairseq.registry import REGISTRIES
-    from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
-
-    kinds = {"task": (TASK_REGISTRY, TASK_DATACLASS_REGISTRY), "model": (MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY)}
-    kinds.update({kind: (entry["registry"], entry["dataclass_registry"]) for kind, entry in REGISTRIES.items()})
-    for kind, (registry, dataclasses) in kinds.items():
-        for name in ours(registry, package):
-            yield kind, name, registry[name], dataclasses.get(name)
-
-
-def registered(package: str) -> Dict[str, List[str]]:
-    """Names that ``package`` registered, by the fairseq option that takes them."""
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
-    found = {"--task": [], "--arch": ours(ARCH_MODEL_REGISTRY, package)}
-    for kind, name, _, _ in registrations(package):
-        if kind != "model":
-            found.setdefault(f"--{kind}", []).append(name)
-    return found
-
-
-def options(package: str) -> List[Option]:
-    """Every option that is declared in ``package``; what its classes inherit from fairseq is fairseq's."""
-    found = []
-    for kind, name, cls, dataclass in registrations(package):
-        architectures = _architectures(name, cls) if kind == "model" else {}
-        for action in _actions(cls, dataclass, package):
-            defaults = {arch: values.get(action.dest, action.default) for arch, values in architectures.items()}
-            flag = action.option_strings[0] if action.option_strings else action.dest
-            text = " ".join((action.help or "").replace("%%", "%").split())
-            shown = _shown_default(action, defaults)
-            found.append(Option(f"{kind} {name}", action.dest, flag, _shown_type(action), shown, text))
-    return found
-
-
-def _actions(cls: Any, dataclass: Any, package: str) -> List[argparse.Action]:
-    """What ``package`` itself adds to the parser for a class, by a dataclass or by ``add_args``."""
-    from fairseq.dataclass.utils import gen_parser_from_dataclass
-
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    if dataclass is not None:
-        gen_parser_from_dataclass(parser, dataclass())
-        bases = [base for base in dataclass.__mro__ if base.__module__.split(".")[0] == package]
-        declared = {name for base in bases for name in vars(base).get("__annotations__", {})}
-        return [action for action in parser._actions if action.dest in declared]
-    stock = next(base for base in cls.__mro__ if base.__module__.split(".")[0] != package)
-    inherited = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for owner, target in ((cls, parser), (stock, inherited)):
-        if hasattr(owner, "add_args"):
-            owner.add_args(target)
-    known = {action.dest for action in inherited._actions}
-    return [action for action in parser._actions if action.dest not in known]
-
-
-def _architectures(model: str, cls: Any) -> Dict[str, Dict[str, Any]]:
-    """Architecture -> the values that it gives. What ``build_model`` itself fills in stands in ``ARCHITECTURES``."""
-    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
-
-    found = {}
-    for arch in ARCH_MODEL_INV_REGISTRY.get(model, []):
-        values = argparse.Namespace(**getattr(sys.modules[cls.__module__], "ARCHITECTURES", {}).get(arch, {}))
-        if arch in ARCH_CONFIG_REGISTRY:
-            ARCH_CONFIG_REGISTRY[arch](values)
-        if arch != model or vars(values):
-            found[arch] = vars(values)
-    return found
-
-
-def _shown_type(action: argparse.Action) -> str:
-    if action.choices is not None:
-        return ", ".join(f"`{choice}`" for choice in action.choices)
-    if action.nargs == 0:
-        return "flag" if action.const is not False else "flag that turns it off"
-    name = getattr(action.type, "__name__", "str")
-    return {"<lambda>": "list", "eval_bool": "bool"}.get(name, name)
-
-
-def _shown_default(action: argparse.Action, defaults: Mapping[str, Any]) -> str:
-    """The default, or each architecture's."""
-
-    def show(value: Any) -> str:
-        return {None: "none", "": "empty"}.get(value) or f"`{value}`"
-
-    if action.required:
-        return "required"
-    if len(set(map(str, defaults.values()))) <= 1:
-        return show(next(iter(defaults.values()), action.default))
-    return ", ".join(f"{arch} {show(value)}" for arch, value in defaults.items())
-
-
-HEADING = """# Options
-
-What this package adds to fairseq's own options. In a YAML for `fairseq-hydra-train` the names have underscores and no
-dashes in front.
-
-Architectures (`--arch`); a model's own name is one too, with the defaults below or the sizes of a given file:
-"""
-
-
-def reference(package: str) -> str:
-    """Every option of the package, as a Markdown table; a row for those of several tasks or models that are the same."""
-    lines, rows = [HEADING], {}  # type: List[str], Dict[Tuple[str, ...], List[str]]
-    for kind, name, cls, _ in registrations(package):
-        if kind == "model":
-            lines.append(f"- `{name}`: {', '.join(f'`{arch}`' for arch in _architectures(name, cls))}")
-    lines += ["", "| option | where | type or choices | default | what it does |", "|---|---|---|---|---|"]
-    for option in options(package):
-        rows.setdefault((f"`{option.flag}`", option.kind, option.default, option.help), []).append(option.where)
-    for (flag, *rest), where in rows.items():
-        cells = (flag, ", ".join(where), *rest)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def patches(package: str) -> str:
-    """What is patched in fairseq, where the defect is found, as a Markdown table."""
-    known = sys.modules[f"{package}.compat"].PATCHES
-    cells = [(f"`{patch.name}`", patch.reason, patch.upstream) for patch in known]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
-    return "\n".join(["| patch | defect | upstream |", "|---|---|---|", *lines]) + "\n"
-
-
-def main(argv: Optional[Sequence[str]] = None) -> None:
-    """Print the report, or only the path, or a reference; or translate, export or plan."""
-    line = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(prog="python -m fairseq_plugins", description="Path, versions, registered names.")
-    parser.add_argument(
-        "what",
-        nargs="?",
-        choices=["options", "patches", *COMMANDS],
-        help="options: print the reference of all options (Markdown); patches: what is patched in fairseq (Markdown); "
-        f"{TRANSLATE} MODEL: text to text; {EXPORT} MODEL FOLDER: for other programs; {PLAN} DATA ...: memory of a training; all "
-        "three have --help",
+def list_verbs() -> str:
+    """Return the help text: every verb with a line."""
+    width = max(map(len, VERBS))
+    lines = [f"  {verb:<{width}}  {entry.summary}" for verb, entry in VERBS.items()]
+    return "\n".join(
+        [
+            "usage: fairseq-plugins VERB ...   (fairseq-plugins VERB --help shows its options)",
+            "       fairseq-plugins --path     (what to give fairseq's commands as --user-dir)",
+            "       fairseq-plugins --version",
+            "",
+            *lines,
+            "",
+            "python -m data_prep lists the verbs that prepare data.",
+            "",
+        ]
     )
-    parser.add_argument("--path", action="store_true", help="print only what to give as --user-dir")
-    args = parser.parse_args(line[:1] if line and line[0] in COMMANDS else line)
-    if args.path:
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run a verb; return its exit status, 2 if the command line is wrong."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        sys.stdout.write(list_verbs())
+        return 0
+    if words == ["--path"]:
         sys.stdout.write(f"{FOLDER}\n")
-        return
-    try:
-        package = load_package()
-    except ImportError as error:
-        sys.exit(f"fairseq_plugins cannot be imported: {error}. Install what setup.py lists, or run `make install`.")
-    if args.what in COMMANDS:
-        sys.exit(importlib.import_module(f"{package.__name__}.{COMMANDS[args.what]}").main(line[1:]))
-    printed = {"options": reference, "patches": patches}.get(args.what)
-    sys.stdout.write(report(package) if printed is None else printed(package.__name__))
+        return 0
+    if words == ["--version"]:
+        version = importlib.import_module(load_package()).__version__
+        sys.stdout.write(f"fairseq_plugins {version}\n")
+        return 0
+    verb = VERBS.get(words[0])
+    if verb is None:
+        valid = ", ".join(VERBS)
+        sys.stderr.write(f"fairseq-plugins: error: {words[0]}: no such verb; valid: {valid}\n")
+        return 2
+    module = importlib.import_module(f"{load_package()}.commands.{verb.module}")
+    return int(module.COMMANDS[words[0]](words[1:]))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

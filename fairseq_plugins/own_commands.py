@@ -1,30 +1,54 @@
-"""What ``python -m fairseq_plugins…`` prints: its own lines. fairseq's notes and others' warnings stay with the stock commands."""
+"""Commands of this package: tell whether one is starting, what it prints, how it ends.
+
+They print their own lines. Notes of fairseq and warnings of others stay with the stock commands.
+"""
 
 import argparse
+import importlib
 import logging
 import os
 import sys
 import warnings
-from typing import Any, Callable
+from typing import Any, Callable, NoReturn, Union
 
 from data_prep.progress import heartbeat
 
+PROGRAM = "fairseq-plugins"
 PACKAGE = os.path.dirname(os.path.realpath(__file__))
 FORMAT = "%(asctime)s | %(levelname)s | %(message)s"
 OTHERS = ("fairseq", "fairseq_cli", "hydra", "sacrebleu", f"{__package__}.compat")
-"""Loggers whose notes are no news to who runs a command of ours; their warnings are."""
+"""Loggers of which our own commands show warnings only."""
 
 
 def is_running() -> bool:
-    """True where Python is starting a command of this package, with ``-m`` or by the path of the folder."""
+    """Tell whether Python is starting a command of this package: a verb, or a module by ``-m``."""
+    return is_verb() or _module().split(".")[0] == __package__
+
+
+def is_verb() -> bool:
+    """Tell whether Python is starting the command line of verbs.
+
+    It is started as ``fairseq-plugins``, as ``python -m fairseq_plugins``, or by the folder's path.
+    """
     program = sys.argv[0] if sys.argv else ""
-    if program == "-m":  # what Python puts there while it looks for the module, and imports its package
-        return any(argument.split(".")[0] == __package__ for argument in getattr(sys, "orig_argv", [__package__]))
-    return os.path.realpath(program) in (PACKAGE, os.path.join(PACKAGE, "__main__.py"))
+    folder = os.path.realpath(program) in (PACKAGE, os.path.join(PACKAGE, "__main__.py"))
+    module = _module() in (__package__, f"{__package__}.__main__")
+    return folder or module or os.path.basename(program) == PROGRAM
+
+
+def _module() -> str:
+    """Return the module of this package that ``python -m`` is about to run, or an empty string."""
+    if not sys.argv or sys.argv[0] != "-m":  # which stands there while Python looks for the module
+        return ""
+    names = [word for word in sys.orig_argv if word.split(".")[0] == __package__]
+    return names[0] if names else ""
 
 
 def log_own_lines() -> None:
-    """Show what this package logs, on standard error, and of others their warnings; ``-W`` brings Python's warnings back."""
+    """Log to standard error: our own notes, and warnings of other loggers.
+
+    ``-W`` brings Python's warnings back.
+    """
     logging.basicConfig(format=FORMAT, level=logging.INFO, force=True)
     for name in OTHERS:
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -32,11 +56,29 @@ def log_own_lines() -> None:
         warnings.simplefilter("ignore")
 
 
+def refuse(parser: argparse.ArgumentParser, error: Union[str, Exception]) -> NoReturn:
+    """Exit with status 2 and one sentence."""
+    parser.exit(2, f"{parser.prog}: error: {error}\n")
+    raise AssertionError("argparse has left the process")
+
+
 def run(parser: argparse.ArgumentParser, work: Callable[[], Any]) -> int:
-    """Exit status of a command: 0, or 2 with a message where its work raises ValueError or OSError."""
+    """Run the work of a command; return the exit status 0.
+
+    Exits with status 2 and one sentence if the work raises ValueError or OSError.
+    """
     try:
         with heartbeat(parser.prog):
             work()
+    except BrokenPipeError:  # the reader has left, as in "| head"
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
-        parser.error(str(error))
+        refuse(parser, error)
     return 0
+
+
+def forward(*words: str) -> int:
+    """Run a verb in place of a module that was a command up to 0.1.0, with a note that names it."""
+    verb = " ".join([PROGRAM, *words])
+    sys.stderr.write(f"This command is now {verb}; its old name ends with the next release.\n")
+    return int(importlib.import_module(f"{__package__}.__main__").main([*words, *sys.argv[1:]]))

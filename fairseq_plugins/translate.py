@@ -1,4 +1,4 @@
-"""``python -m fairseq_plugins translate MODEL``: text in, text out, with any translating checkpoint, ours or a stock model's.
+"""``fairseq-plugins translate MODEL``: text in, text out, with any translating checkpoint, ours or a stock model's.
 
 A line in, a line out, in the order of the input; an empty line gives an empty one. The texts are those that ``fairseq-generate``
 makes of the same checkpoint with the same options: options, loading, batches and search are fairseq's own.
@@ -9,7 +9,6 @@ import ast
 import contextlib
 import logging
 import math
-import os
 import sys
 import time
 from itertools import islice
@@ -27,6 +26,7 @@ from omegaconf import OmegaConf, open_dict
 from data_prep.files import atomic_path
 
 from .checkpoints.vocabulary import read_json
+from .commands.translate import BUFFER_LINES, MAX_TOKENS, USAGE, build_parser
 from .compat.raw_sentences import cuts_sources, read_lines
 
 logger = logging.getLogger(__name__)
@@ -52,10 +52,7 @@ SEGMENTERS = {  # what data_prep/preprocess.sh leaves beside the dictionaries ->
     "sentencepiece.bpe.model": ("--bpe", "sentencepiece", "--sentencepiece-model"),
     "codes.bpe": ("--bpe", "fastbpe", "--bpe-codes"),
 }
-MAX_TOKENS = 4000
-BUFFER_LINES = 1000
 REPORT_SECONDS = 5.0
-USAGE = "python -m fairseq_plugins translate MODEL [--input FILE] [--output FILE] [options]"
 
 
 class Translation(NamedTuple):
@@ -104,57 +101,14 @@ class Translator(NamedTuple):
         return Translation(float(hypothesis["score"]) / math.log(2), text)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The options that are read here; fairseq reads the others."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fairseq_plugins translate",
-        usage=USAGE,
-        description="Translate text, one sentence per line. MODEL comes first: a checkpoint, the folder of a run "
-        "(checkpoint_best.pt, else checkpoint_last.pt), or OUT of `make translator OUT=OUT`.",
-        epilog="All other options are those of fairseq-interactive and of the checkpoint's task: --beam, --nbest (more than 1 "
-        "writes NUMBER<tab>SCORE<tab>TEXT), --lenpen, --iter-decode-max-iter, --cpu, --model-overrides ...",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--input", metavar="FILE", default="-", help="UTF-8 text; default: standard input")
-    parser.add_argument("--output", metavar="FILE", help="written when all is translated; default: standard output")
-    parser.add_argument(
-        "--system", metavar="NAME", help="of a folder of several systems; default: the better on validation"
-    )
-    parser.add_argument("--source-lang", "-s", metavar="LANG", help="for a model of several pairs")
-    parser.add_argument("--target-lang", "-t", metavar="LANG", help="for a model of several pairs")
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        help="where dict.LANG.txt and sentencepiece.bpe.model (or codes.bpe) are, as data_prep/preprocess.sh leaves them; "
-        "default: the checkpoint's folder, else the data-bin of the training",
-    )
-    parser.add_argument("--bpe", metavar="NAME", help="as in fairseq-interactive; default: by the file in --data")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help=f"of a batch's sources; default: {MAX_TOKENS}")
-    parser.add_argument("--batch-size", "--max-sentences", type=int, metavar="N", help="of a batch; default: no limit")
-    parser.add_argument(
-        "--buffer-size", type=int, metavar="N", help=f"lines read at a time; default: {BUFFER_LINES}, of a terminal 1"
-    )
-    return parser
+def run(model: str, args: argparse.Namespace, search: Sequence[str]) -> None:
+    """Translate as the command line says: ``args`` of its parser, ``search`` options of fairseq.
 
-
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    line = list(sys.argv[1:] if argv is None else argv)
-    parser = build_parser()
-    model = line.pop(0) if line and not line[0].startswith("-") else None
-    args, rest = parser.parse_known_args(line)
-    try:
-        if model is None:
-            raise ValueError("MODEL comes first: a checkpoint, or a folder of checkpoints")
-        if args.input != "-" and not os.path.isfile(args.input):
-            raise ValueError(f"--input {args.input}: no such file")
-        with _output(args.output) as output:
-            work(load(checkpoint(model, args.system), args, rest), args.input, output)
-    except BrokenPipeError:  # as of "| head"
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
-    return 0
+    Raises ValueError: as :func:`checkpoint` and :func:`load`.
+    """
+    with _output(args.output) as output:
+        translator = load(checkpoint(model, args.system), args, search)
+        work(translator, args.input, output)
 
 
 @contextlib.contextmanager
@@ -238,7 +192,7 @@ def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translato
 
     Raises ValueError: naming a file or an option that is missing; or the checkpoint does not translate.
     """
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    state = read_state(path)
     stored = state["cfg"].task
     if not cuts_sources(stored):
         raise ValueError(f"MODEL {path}: was trained with --task {stored._name}, which does not translate")
@@ -264,6 +218,21 @@ def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translato
     encoders = [task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)]
     generator = task.build_generator([model], cfg.generation)
     return Translator(cfg, task, model, generator, [encoder for encoder in encoders if encoder is not None])
+
+
+def read_state(path: Path) -> Dict[str, Any]:
+    """Read a checkpoint of fairseq with the configuration of its run, on the CPU.
+
+    Raises ValueError: the file was written by another program.
+    """
+    try:
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+        if getattr(state["cfg"], "task", None) is None:
+            raise KeyError("cfg.task")
+    except (AttributeError, KeyError, TypeError) as error:
+        problem = f"is no checkpoint of fairseq ({type(error).__name__}: {error})"
+        raise ValueError(f"MODEL {path}: {problem}; valid: what fairseq-train saved") from error
+    return dict(state)
 
 
 def data_folders(path: Path, data: Optional[str], stored: Any) -> List[Path]:

@@ -36,10 +36,11 @@ step "4/5 fairseq-preprocess, -train, -generate with the installed plugins"
 PATH=$work/venv/bin:$PATH
 cd "$work"
 quiet python -m data_prep.toy --out text --train 4000 --valid 50 --test 50 --langs en,de
-plugins=$(python -m fairseq_plugins --path)
+plugins=$(fairseq-plugins --path)
 [ "${plugins#"$work/venv/"}" != "$plugins" ] || { echo "package: $plugins is not the installed package" >&2; exit 1; }
-python -m fairseq_plugins
-python -m fairseq_plugins options | grep -c '^| `--'
+fairseq-plugins
+fairseq-plugins info
+fairseq-plugins options | grep -c '^| `--'
 python - "$frozen/sentencepiece.bpe.model" <<'END'
 import sys
 from pathlib import Path
@@ -74,8 +75,8 @@ train --task translation --arch transformer_iwslt_de_en --criterion label_smooth
 generate stock/checkpoint_best.pt
 
 step "5/5 the exported model says in the environment without torch what the package says"
-quiet python -m fairseq_plugins export sga/checkpoint_best.pt exported --data bin
-python -m fairseq_plugins translate sga/checkpoint_best.pt --data bin --input text/test.en --output here.de --cpu 2>"$work/err" ||
+quiet fairseq-plugins export sga/checkpoint_best.pt exported --data bin
+fairseq-plugins translate sga/checkpoint_best.pt --data bin --input text/test.en --output here.de --cpu 2>"$work/err" ||
     { tail -n 30 "$work/err" >&2; exit 1; }
 "$work/alone/bin/python" -m fairseq_plugins_runtime translate exported --input text/test.en --output there.de
 cmp here.de there.de && head -n 2 there.de

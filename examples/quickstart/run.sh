@@ -54,7 +54,7 @@ fairseq-train "$OUT/bin" --user-dir fairseq_plugins --task sga_translation --sou
     grep --line-buffered -oE '(train_inner|valid) \|.*' | sed -uE 's/, wps=.*num_updates=/, num_updates=/; s/, lr=.*//'
 
 step "4/6 average of the best checkpoints"
-"$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$OUT/checkpoints" --best 5 --allow-fewer --output "$OUT/average.pt"
+"$PYTHON" -m fairseq_plugins average --directory "$OUT/checkpoints" --best 5 --allow-fewer --output "$OUT/average.pt"
 
 for passes in 0 10; do
     step "5/6 fairseq-generate with at most $passes denoising passes"

@@ -92,7 +92,7 @@ def render(pair: str, content: Mapping[str, Any], masked_lm: Mapping[str, float]
         times = f"{minutes:.0f} minutes ({cpu_minutes:.0f} of CPU)"
         lines += [f"The masked language model under SGA had {times} before.", ""]
     lines += [f"{name}: {signature}" for name, signature in content["signatures"].items()]
-    translate = f"python -m fairseq_plugins translate {FOLDER}"
+    translate = f"fairseq-plugins translate {FOLDER}"
     lines += [
         "",
         NOTE,

@@ -189,7 +189,7 @@ class Runs:
             export = f"python {quote(str(self.values['root']))}/examples/export_masked_lm.py"
             output = quote(f"assets/{place}")
             return f"{export} --checkpoint {quote(checkpoint)} {files} --output {output}"
-        average = f"python -m fairseq_plugins.checkpoints.average --inputs {quote(checkpoint)}"
+        average = f"python -m fairseq_plugins average --inputs {quote(checkpoint)}"
         dictionaries = f"{quote(self.fill(entry.get('data', 'bin')))}/dict*.txt"
         folder = quote(f"assets/{place}")
         return f"cp {dictionaries} {folder}/\n{average} --output {folder}/model.pt"
@@ -232,7 +232,7 @@ class Runs:
             checkpoints = f"--directory {folder} --best {job.arm.best} --allow-fewer"
         else:
             checkpoints = f"--inputs {folder}/checkpoint_best.pt"
-        average = "python -m fairseq_plugins.checkpoints.average"
+        average = "python -m fairseq_plugins average"
         return f"{average} {checkpoints} --output {quote(self.model(job))}"
 
     def output(self, job: Job, stem: str) -> str:

@@ -263,7 +263,7 @@ rule start:
     params:
         folder=lambda wildcards: f"runs/{wildcards.key}/stage{int(wildcards.number) - 1}",
     shell:
-        "python -m fairseq_plugins.checkpoints.average --inputs {params.folder:q}/checkpoint_last.pt --output {output:q}"
+        "python -m fairseq_plugins average --inputs {params.folder:q}/checkpoint_last.pt --output {output:q}"
 
 
 rule average:

@@ -242,7 +242,7 @@ rule average:
         best=lambda wildcards: systems[wildcards.system].average,
     shell:
         """
-        python -m fairseq_plugins.checkpoints.average --directory train/{wildcards.system} --best {params.best} \
+        python -m fairseq_plugins average --directory train/{wildcards.system} --best {params.best} \
           --allow-fewer --output {output}
         """
 

@@ -1,4 +1,6 @@
-"""What pretrained encoders have learned: CKA, singular values, retrieval of translations. Tables, JSON and plots.
+"""What pretrained encoders have learned: CKA, singular values, retrieval of translations, and more.
 
-``python -m fairseq_plugins.analysis.cka``, ``… .singular_values`` and ``… .retrieval`` are the commands.
+``fairseq-plugins VERB`` runs each; its options are in ``commands/analysis.py``, and its module has the
+verb's name with underscores. A module's ``work`` takes the parsed options, prints tables, and writes
+JSON and plots.
 """

@@ -1,7 +1,7 @@
-"""CKA between models or between languages, layer by layer: ``python -m fairseq_plugins.analysis.cka``.
+"""CKA between models or between languages, layer by layer: ``fairseq-plugins cka``.
 
-    python -m fairseq_plugins.analysis.cka MODEL MODEL_B --text en=FILE de=FILE      two models, the same text
-    python -m fairseq_plugins.analysis.cka MODEL --text en=FILE de=FILE fr=FILE      languages of one model, parallel lines
+    fairseq-plugins cka MODEL MODEL_B --text en=FILE de=FILE      two models, the same text
+    fairseq-plugins cka MODEL --text en=FILE de=FILE fr=FILE      languages of one model, parallel lines
 
 A vector is the mean over all tokens of a sentence but padding, special symbols included. Layer 0 is the embedding's output. The
 floor of an estimate is the largest of those with the sentences of one side in random order: what is not above it shows nothing.
@@ -16,17 +16,10 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from torch import Tensor
 
 from ..ops.cka import Cka, check_count, cka_of_pairs
+from ..own_commands import forward
 from . import plots
-from .pretrained import (
-    Pretrained,
-    add_model_options,
-    add_text_options,
-    named_files,
-    pick_device,
-    row_parallel,
-    vector_folder,
-)
-from .report import Progress, add_output_options, command, names_of_sides, new_parser, say, table, write_json
+from .pretrained import Pretrained, named_files, pick_device, row_parallel, vector_folder
+from .report import Progress, names_of_sides, say, table, write_json
 from .text import read_lines
 from .vectors import LayerVectors, read_vectors
 
@@ -229,25 +222,5 @@ def work(args: argparse.Namespace) -> None:
         draw(args.plot, rows, args.all_layers, title)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
-    result = new_parser("cka", __doc__)
-    add = result.add_argument
-    add("models", nargs="*", metavar="MODEL", help="one or two pretrained encoders, fairseq or Hugging Face")
-    add("--text", nargs="+", metavar="LANG=FILE", help="one sentence per line; parallel for one model")
-    add("--vectors", nargs="+", metavar="LANG=FILE.npy", help="vectors instead: (layers, sentences, width)")
-    add("--vectors-b", nargs="+", metavar="LANG=FILE.npy", help="those of a second model")
-    add("--all-layers", action="store_true", help="two models: each layer with each layer")
-    add("--permutations", type=int, default=5, metavar="N", help="for the floor (default 5)")
-    add("--seed", type=int, default=1, metavar="N", help="of the permutations")
-    add_text_options(result)
-    add_output_options(result)
-    add_model_options(result.add_argument_group("how the model reads text"))
-    add_model_options(result.add_argument_group("how the second model reads text"), "-b")
-    return result
-
-
-main = command(parser, work)
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forward("cka"))

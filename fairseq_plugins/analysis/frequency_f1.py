@@ -1,4 +1,4 @@
-"""F1 of words by their frequency in the training text: ``python -m fairseq_plugins.analysis.frequency_f1``.
+"""F1 of words by their frequency in the training text: ``fairseq-plugins frequency-f1``.
 
     … --train train.de --reference test.de --output plain=a.de restored=b.de
 
@@ -17,14 +17,13 @@ from typing import Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tupl
 
 import numpy as np
 
-from ..scoring.words import KINDS, words
+from ..own_commands import forward
+from ..scoring.words import words
 from . import plots
 from .pretrained import row_parallel
-from .report import add_output_options, command, named_paths, new_parser, say, table, write_json, write_tsv
+from .report import named_paths, say, table, write_json, write_tsv
 from .text import read_lines
 
-EDGES = (100, 1001)
-"""Fewer than 100 occurrences, 100 to 1000, more than 1000."""
 ALL = "all"
 CHUNK = 64
 """Bootstrap samples that are drawn at a time."""
@@ -209,25 +208,5 @@ def work(args: argparse.Namespace) -> None:
         draw(args.plot, rows)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
-    result = new_parser("frequency_f1", __doc__)
-    add = result.add_argument
-    add("--train", required=True, metavar="FILE", help="target side of the training text")
-    add("--reference", required=True, metavar="FILE", help="one sentence per line")
-    output = "translations of the same lines; each is compared with the first"
-    add("--output", required=True, nargs="+", metavar="NAME=FILE", help=output)
-    edges = "first frequency of each bucket but the lowest (default 100 1001)"
-    add("--edges", type=int, nargs="+", default=list(EDGES), metavar="N", help=edges)
-    add("--tokens", choices=KINDS, default="auto", help="words, as those of --rouge-tokens (default auto)")
-    add("--cased", action="store_true", help="do not lower-case")
-    add("--samples", type=int, default=1000, metavar="N", help="of the bootstrap (default 1000)")
-    add("--seed", type=int, default=1, metavar="N", help="of the bootstrap")
-    add_output_options(result, tsv="write the table there, tab-separated")
-    return result
-
-
-main = command(parser, work)
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forward("frequency-f1"))

@@ -1,4 +1,4 @@
-"""Distance of two languages in an encoder-decoder (CSR, Eq. 4): ``python -m fairseq_plugins.analysis.language_distance``.
+"""Distance of two languages in an encoder-decoder (CSR, Eq. 4): ``fairseq-plugins language-distance``.
 
     … before=mbart.cc25 after=run/checkpoint_best.pt --source text.en --target text.de --source-lang en --target-lang de
 
@@ -20,16 +20,16 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 from torch import Tensor
 
 from ..checkpoints.pipeline import PretrainedFile
+from ..own_commands import forward
 from . import plots
-from .pretrained import FORMATS, PretrainedText, add_batch_options, add_model_options, row_parallel
-from .report import add_output_options, command, named_paths, new_parser, say, short_names, table, write_json, write_tsv
+from .pretrained import FORMATS, PretrainedText, row_parallel
+from .report import named_paths, say, short_names, table, write_json, write_tsv
 from .sequence_models import read_sequence_model
 from .text import read_lines
 from .vectors import last_token_vectors
 
 logger = logging.getLogger(__name__)
 
-SENTENCES = 20000
 MBART_TASKS = ("multilingual_denoising", "translation_from_pretrained_bart", "code_switching_restore")
 """Tasks whose checkpoints have only one input format, mBART's."""
 
@@ -140,25 +140,5 @@ def draw(path: str, rows: Sequence[Distance], title: str) -> None:
     plots.draw_bars(path, groups, bars, "root mean squared distance, D/√n", title)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
-    result = new_parser("language_distance", __doc__)
-    add = result.add_argument
-    models = "encoder-decoders: fairseq checkpoints, folders with model.pt, mBART"
-    add("models", nargs="+", metavar="[NAME=]MODEL", help=models)
-    add("--source", required=True, metavar="FILE", help="one sentence per line")
-    add("--target", required=True, metavar="FILE", help="the same sentences in the other language")
-    add("--source-lang", required=True, metavar="LANG", help="as en or en_XX, of the model's languages")
-    add("--target-lang", required=True, metavar="LANG", help="as de or de_DE, of the model's languages")
-    sentences = f"from the beginning, at most (default {SENTENCES})"
-    add("--sentences", type=int, default=SENTENCES, metavar="N", help=sentences)
-    add_batch_options(result)
-    add_output_options(result, tsv="write the table there, tab-separated")
-    add_model_options(result.add_argument_group("how the models read text (all of them)"))
-    return result
-
-
-main = command(parser, work)
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forward("language-distance"))

@@ -1,11 +1,11 @@
-"""What the frozen vectors of a sentence pair tell of its class: ``python -m fairseq_plugins.analysis.pair_probe``.
+"""What the frozen vectors of a sentence pair tell of its class: ``fairseq-plugins pair-probe``.
 
     … MODEL --train en=FILE.tsv --dev en=FILE.tsv --test en=FILE.tsv [--test de=FILE.tsv …]     first, second sentence, class
 
 Each sentence is read alone; its vector is the mean of a layer's output over its tokens. Of a pair (u, v) a logistic regression
 (scikit-learn, on standardised features) sees u, v, ``|u - v|`` and u * v. Layer and penalty are those with the best accuracy on
 ``--dev``, the tests are other sentences or languages. Nothing of the encoder is trained: the test of a small model that cannot be
-fine-tuned on so few pairs, and a lower bound for one that can. ``retrieval_comparison`` compares the files of ``--json``.
+fine-tuned on so few pairs, and a lower bound for one that can. ``retrieval-comparison`` compares the files of ``--json``.
 
 Source: features of InferSent (Conneau et al. 2017, section 3.1), there over encoders that are trained for it.
 """
@@ -18,8 +18,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from .pretrained import Pretrained, add_model_options, add_text_options, vector_folder
-from .report import command, named_paths, new_parser, say, short_names, table, write_json
+from ..own_commands import forward
+from .pretrained import Pretrained, vector_folder
+from .report import named_paths, say, short_names, table, write_json
 from .text import read_lines
 
 logger = logging.getLogger(__name__)
@@ -147,21 +148,5 @@ def report(args: argparse.Namespace, model: str, chosen: Choice, signs: Dict[str
     write_json(args.json, {**content, "found": {language: [text] for language, text in signs.items()}})
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
-    result = new_parser("pair_probe", __doc__)
-    result.add_argument("model", metavar="MODEL", help="a pretrained encoder, fairseq or Hugging Face")
-    texts = {"train": "trains the classifier", "dev": "chooses layer and penalty", "test": "is scored; again for more"}
-    for name, text in texts.items():
-        text = f"sentence, sentence, class in each line; {text}"
-        result.add_argument(f"--{name}", required=True, action="append", metavar="LANG=FILE", help=text)
-    add_text_options(result)
-    result.add_argument("--json", metavar="FILE", help="write every number there, and which test pairs were right")
-    add_model_options(result.add_argument_group("how the model reads text"))
-    return result
-
-
-main = command(parser, work)
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forward("pair-probe"))

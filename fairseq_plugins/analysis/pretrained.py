@@ -31,39 +31,6 @@ FORMATS = {"xlmr": "xlmr", "bert": "bert", "nllb": "mbart50", "deltalm": "xlmr"}
 """Input format of each family that has only one; mBART's files do not tell mbart from mbart50."""
 
 
-def add_model_options(parser: Any, suffix: str = "") -> None:
-    """Add the options that say how a model reads text; ``suffix`` makes those of a second model."""
-    where = " of the second model (default: the first one's)" if suffix else ""
-    files = " of the second model (default: beside it, or the first model's)" if suffix else " (default: beside it)"
-
-    def add(name: str, metavar: Optional[str], text: str, **more: Any) -> None:
-        parser.add_argument(f"--{name}{suffix}", metavar=metavar, help=text, **more)
-
-    add("sentencepiece", "FILE", f"sentencepiece model{files}; {NO_SEGMENTER}: the text is in pieces")
-    add("dict", "FILE", f"dict.txt{files}, for models whose own files do not tell their vocabulary")
-    add("input-format", None, f"of the tokens{where}; mBART's files do not tell it", choices=FORMAT_NAMES)
-    add("langs", "LIST", f"languages{where} in the model's order, as en_XX,de_DE, where its files do not tell them")
-    add("language-template", "TEXT", f"symbol of a language{where}, as [{{}}] for mBART and __{{}}__ for NLLB")
-    add("language-codes", "LIST", f"languages of the text that the model names otherwise{where}, as de=deu_Latn")
-    add("heads", "N", f"attention heads{where}, for files that do not tell", type=int)
-
-
-def add_text_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how text becomes vectors."""
-    parser.add_argument("--limit", type=int, metavar="N", help="sentences of each text, from its beginning")
-    parser.add_argument("--keep-vectors", metavar="DIR", help="keep the vectors there, as MODEL.LANG.npy")
-    add_batch_options(parser)
-
-
-def add_batch_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where and in what batches a model reads text."""
-    parser.add_argument("--max-tokens", type=int, default=4096, metavar="N", help="tokens of a batch with padding")
-    parser.add_argument("--max-unknown", type=float, default=0.2, metavar="R", help="most unknown pieces of a text")
-    device = parser.add_mutually_exclusive_group()
-    device.add_argument("--cpu", dest="device", action="store_const", const="cpu", help="the same as --device cpu")
-    device.add_argument("--device", help="as cuda:0 (default: the GPU where there is one)")
-
-
 def pick_device(name: Optional[str]) -> torch.device:
     """The device named, or the GPU where there is one. Raises ValueError: no such device here."""
     try:

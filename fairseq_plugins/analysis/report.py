@@ -6,11 +6,10 @@ import os
 import sys
 import time
 from pathlib import PurePath
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from data_prep.files import atomic_path
 
-from ..own_commands import run
 from . import plots
 
 
@@ -33,24 +32,6 @@ def say(text: str) -> None:
     """Write a result to standard output; logging goes to standard error."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
-
-
-def new_parser(name: str, description: Optional[str]) -> argparse.ArgumentParser:
-    """The parser of ``python -m fairseq_plugins.analysis.NAME``."""
-    return argparse.ArgumentParser(
-        prog=f"python -m fairseq_plugins.analysis.{name}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-
-def add_output_options(parser: argparse.ArgumentParser, *, plot: bool = True, tsv: Optional[str] = None) -> None:
-    """Add ``--json``, ``--plot`` where ``plot``, and ``--tsv`` where its help text is given."""
-    parser.add_argument("--json", metavar="FILE", help="write every number there")
-    if plot:
-        parser.add_argument("--plot", metavar="FILE", help="draw it: .svg or .png; needs matplotlib, the extra 'plots'")
-    if tsv is not None:
-        parser.add_argument("--tsv", metavar="FILE", help=tsv)
 
 
 def check_outputs(args: argparse.Namespace) -> None:
@@ -128,21 +109,3 @@ def names_of_sides(paths: Sequence[str]) -> List[str]:
     """Short names; the same model twice is ``NAME A`` and ``NAME B``."""
     names = short_names(paths)
     return names if len(set(names)) == len(names) else [f"{name} {letter}" for name, letter in zip(names, "AB")]
-
-
-def command(
-    parser: Callable[[], argparse.ArgumentParser], work: Callable[[argparse.Namespace], None]
-) -> Callable[..., int]:
-    """The ``main`` of a command: takes the words of the command line; exit status 0, or 2 with a message."""
-
-    def main(argv: Optional[Sequence[str]] = None) -> int:
-        made = parser()
-        args = made.parse_args(argv)
-
-        def checked() -> None:
-            check_outputs(args)
-            work(args)
-
-        return run(made, checked)
-
-    return main

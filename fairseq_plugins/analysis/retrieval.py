@@ -1,4 +1,4 @@
-"""Retrieval of translations with averaged layer vectors, without training: ``python -m fairseq_plugins.analysis.retrieval``.
+"""Retrieval of translations with averaged layer vectors, without training: ``fairseq-plugins retrieval``.
 
     … tatoeba MODEL --pair deu-eng FILE.deu FILE.eng [--pair …] [--dev-pair …]     accuracy
     … bucc MODEL --dev de-en FILE.de FILE.en GOLD --test de-en FILE.de FILE.en GOLD     F1
@@ -19,10 +19,11 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 import torch
 
-from ..ops.neighbours import COSINE, MARGIN, SCORES, Matches, best_matches
+from ..ops.neighbours import MARGIN, Matches, best_matches
+from ..own_commands import forward
 from . import bucc, plots
-from .pretrained import Pretrained, add_model_options, add_text_options, row_parallel, vector_folder
-from .report import add_output_options, command, new_parser, say, short_names, table, write_json
+from .pretrained import Pretrained, row_parallel, vector_folder
+from .report import say, short_names, table, write_json
 from .text import read_lines
 
 logger = logging.getLogger(__name__)
@@ -252,40 +253,5 @@ def report(args: argparse.Namespace, found: Sequence[Found], chosen: Optional[in
         draw(args.plot, found, score, label, how)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
-    result = new_parser("retrieval", __doc__)
-    commands = result.add_subparsers(dest="what", required=True)
-    pair: Dict[str, Any] = {"nargs": 3, "action": "append", "metavar": ("PAIR", "FILE", "FILE")}
-    mined: Dict[str, Any] = {"nargs": 4, "action": "append", "metavar": ("PAIR", "FILE", "FILE", "GOLD")}
-    first = commands.add_parser("tatoeba", help="accuracy of the best partner, two parallel files per pair")
-    test = "as deu-eng FILE.deu FILE.eng; again for more"
-    first.add_argument("--pair", dest="test", required=True, help=test, **pair)
-    first.add_argument("--dev-pair", dest="dev", default=[], help="chooses the layer; again for more", **pair)
-    first.add_argument(
-        "--directions",
-        choices=(FORWARD, BOTH),
-        default=FORWARD,
-        help="forward: sentences of the first language look for the second (default, XTREME's); both, and their mean",
-    )
-    other = commands.add_parser("bucc", help="F1 of mined pairs; lines are id<TAB>sentence, gold lines id<TAB>id")
-    other.add_argument("--dev", required=True, help="finds the threshold; again for more", **mined)
-    other.add_argument("--test", default=[], help="the same pairs; again for more", **mined)
-    for one in (first, other):
-        one.add_argument("model", metavar="MODEL", help="a pretrained encoder, fairseq or Hugging Face")
-        one.add_argument("--layer", default=ALL, help=f"a number, 0 being the embedding's output, or {ALL} (default)")
-        one.add_argument("--score", choices=SCORES, default=COSINE, help=f"of two vectors (default {COSINE})")
-        one.add_argument("--neighbours", type=int, default=4, metavar="K", help="of the margin (default 4)")
-        one.add_argument(
-            "--subsets", action="store_true", help="print scores too as fairseq-validate does, for studies"
-        )
-        add_text_options(one)
-        add_output_options(one)
-        add_model_options(one.add_argument_group("how the model reads text"))
-    return result
-
-
-main = command(parser, work)
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forward("retrieval"))

@@ -1,9 +1,9 @@
-"""Is one encoder's retrieval better than another's? A paired test: ``python -m fairseq_plugins.analysis.retrieval_comparison``.
+"""Is one encoder's retrieval better than another's? A paired test: ``fairseq-plugins retrieval-comparison``.
 
-    … FIRST.json OTHER.json [OTHER.json …]     what ``retrieval tatoeba --json`` or ``pair_probe --json`` wrote of the same pairs
+    … FIRST.json OTHER.json [OTHER.json …]     what ``retrieval tatoeba --json`` or ``pair-probe --json`` wrote of the same pairs
 
 Each file is taken in the layer that was chosen in it. A sentence pair scores 0, 1/2 or 1: found in neither, one or both
-directions (of ``pair_probe`` 0 or 1: its class was guessed). Approximate randomisation: how often would the difference of the
+directions (of ``pair-probe`` 0 or 1: its class was guessed). Approximate randomisation: how often would the difference of the
 means be as large, did chance alone say which of the two systems each score belongs to?
 
 Source: Noreen 1989; the test that sacreBLEU has as --paired-ar.
@@ -16,7 +16,8 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from .report import add_output_options, command, new_parser, say, short_names, table, write_json
+from ..own_commands import forward
+from .report import say, short_names, table, write_json
 
 VALID = "valid: a file that retrieval tatoeba --json wrote"
 BLOCK = 1000
@@ -96,18 +97,5 @@ def work(args: argparse.Namespace) -> None:
     write_json(args.json, {"samples": args.samples, "seed": args.seed, "comparisons": results})
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
-    result = new_parser("retrieval_comparison", __doc__)
-    result.add_argument("first", metavar="FIRST")
-    result.add_argument("others", metavar="OTHER", nargs="+")
-    result.add_argument("--samples", type=int, default=10000, metavar="N", help="draws (default 10000)")
-    result.add_argument("--seed", type=int, default=1, help="of the draws (default 1)")
-    add_output_options(result, plot=False)
-    return result
-
-
-main = command(parser, work)
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forward("retrieval-comparison"))

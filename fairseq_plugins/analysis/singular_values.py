@@ -1,4 +1,4 @@
-"""Singular values of two encoders' matrices: ``python -m fairseq_plugins.analysis.singular_values MODEL MODEL_B``.
+"""Singular values of two encoders' matrices: ``fairseq-plugins singular-values MODEL MODEL_B``.
 
 For each layer and matrix (K, Q, V, Out, FC1, FC2): ‖σ‖ of both, the L2 norm of the vector of singular values, which is also the
 Frobenius norm of the matrix; and d, the L2 distance between the two vectors, both sorted from the largest. Layers are counted
@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from ..checkpoints.encoders import read_encoder
+from ..own_commands import forward
 from . import plots
-from .report import add_output_options, command, names_of_sides, new_parser, say, table, write_json
+from .report import names_of_sides, say, table, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -154,18 +155,5 @@ def work(args: argparse.Namespace) -> None:
         draw(args.plot, found, names)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
-    result = new_parser("singular_values", __doc__)
-    result.add_argument("model", metavar="MODEL", help="a pretrained encoder, fairseq or Hugging Face")
-    result.add_argument("model_b", metavar="MODEL_B", help="another one of the same shape")
-    result.add_argument("--heads", type=int, metavar="N", help="attention heads, for files that do not tell")
-    result.add_argument("--heads-b", type=int, metavar="N", help="those of the second model (default: the first one's)")
-    add_output_options(result)
-    return result
-
-
-main = command(parser, work)
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forward("singular-values"))

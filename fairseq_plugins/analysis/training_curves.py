@@ -1,4 +1,4 @@
-"""Training curves of several runs from their logs: ``python -m fairseq_plugins.analysis.training_curves``.
+"""Training curves of several runs from their logs: ``fairseq-plugins training-curves``.
 
     … plain=run1/train.log restored=run2/train.log --metric valid.loss
 
@@ -12,9 +12,10 @@ import argparse
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..own_commands import forward
 from . import plots
 from .logs import Point, read_curves
-from .report import add_output_options, command, named_paths, new_parser, say, table, write_json, write_tsv
+from .report import named_paths, say, table, write_json, write_tsv
 
 LOWER, HIGHER = "lower", "higher"
 UPDATES, WALL = "updates", "wall"
@@ -124,25 +125,5 @@ def work(args: argparse.Namespace) -> None:
         draw(args.plot, runs, args.metric, args.against, wanted)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
-    result = new_parser("training_curves", __doc__)
-    add = result.add_argument
-    add("runs", nargs="+", metavar="NAME=LOG", help="what fairseq-train printed; ratios are to the first")
-    metric = "as valid.bleu, train.loss (epochs) or train_inner.loss"
-    add("--metric", default="valid.loss", metavar="LINE.NAME", help=metric)
-    earlier = "logs of the stages that runs of these names started from; their updates and minutes are added"
-    add("--earlier", nargs="+", default=[], metavar="NAME=LOG", help=earlier)
-    add("--reach", type=float, metavar="X", help="value to reach (default: the worst run's best)")
-    better = "which values are (default: lower for loss and ppl, higher for others)"
-    add("--better", choices=(LOWER, HIGHER), help=better)
-    against = "x axis of the plot: updates, or minutes of running"
-    add("--against", choices=(UPDATES, WALL), default=UPDATES, help=against)
-    add_output_options(result, tsv="write the points of the curves there, tab-separated")
-    return result
-
-
-main = command(parser, work)
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forward("training-curves"))

@@ -1,6 +1,6 @@
 """Language × task × model, from the logs of ``fairseq-validate``: tables with averages, and a heat map.
 
-python -m fairseq_plugins.analysis.transfer_table --log mBART/XNLI=run1.log mBART/XNLI=run2.log m2m/XNLI=run3.log … --plot table.svg
+fairseq-plugins transfer-table --log mBART/XNLI=run1.log mBART/XNLI=run2.log m2m/XNLI=run3.log … --plot table.svg
 
 Several logs of one model and task are seeds: the table shows their mean and standard deviation.
 """
@@ -11,9 +11,10 @@ import statistics
 import sys
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
+from ..own_commands import forward
 from . import plots
 from .logs import read_log
-from .report import add_output_options, command, named_paths, new_parser, say, table, write_json, write_tsv
+from .report import named_paths, say, table, write_json, write_tsv
 
 Key = Tuple[str, str, str]
 PREFERRED = ("ndcg", "f1", "accuracy")
@@ -145,19 +146,5 @@ def work(args: argparse.Namespace) -> None:
         draw(args.plot, scores)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
-    result = new_parser("transfer_table", __doc__)
-    add = result.add_argument
-    add("--log", nargs="+", required=True, metavar="MODEL/TASK=FILE", help="what fairseq-validate printed")
-    add("--metric", nargs="+", default=[], metavar="TASK=NAME", help="default: ndcg, f1 or accuracy")
-    add("--trained-on", default="", metavar="en", help="languages of the training: also averages without")
-    add_output_options(result, tsv="one line for each model, task, language and seed")
-    return result
-
-
-main = command(parser, work)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forward("transfer-table"))

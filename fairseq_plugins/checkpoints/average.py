@@ -1,10 +1,9 @@
-"""Average checkpoints: ``python -m fairseq_plugins.checkpoints.average --directory DIR --best 5 --output FILE``.
+"""Average checkpoints: ``fairseq-plugins average --directory DIR --best 5 --output FILE``.
 
 Works on every fairseq checkpoint, also on those that hold only the trained part of a model (a frozen part is named by a
 marker without elements, which is copied; averaging over different frozen parts fails because the names differ).
 """
 
-import argparse
 import logging
 import re
 import sys
@@ -14,7 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from ..own_commands import run
+from ..own_commands import forward
 from .loading import listing
 from .reading import CheckpointError, PathLike, model_of, read_checkpoint, stamped
 from .vocabulary import as_dict
@@ -145,38 +144,5 @@ def write_average(paths: Sequence[PathLike], output: PathLike) -> None:
     logger.info("wrote %s, the average of %d", output, len(paths))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m fairseq_plugins.checkpoints.average", description=__doc__)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--inputs", nargs="+", metavar="FILE", help="the checkpoints to average")
-    source.add_argument("--directory", metavar="DIR", help="a --save-dir, with --best or --last")
-    parser.add_argument("--output", required=True, metavar="FILE", help="the averaged checkpoint")
-    choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--best", type=int, metavar="N", help="the best N of --keep-best-checkpoints")
-    choice.add_argument("--last", type=int, metavar="N", help="the last N epoch or interval checkpoints")
-    parser.add_argument("--metric", help="for --best: the metric in the file names, when there are several")
-    parser.add_argument("--by", choices=("epochs", "updates"), help="for --last: which kind, when there are both")
-    parser.add_argument("--allow-fewer", action="store_true", help="average what there is when there are fewer than N")
-    return parser
-
-
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    parser = _parser()
-    args = parser.parse_args(argv)
-    if (args.directory is None) != (args.best is None and args.last is None):
-        parser.error("--directory goes with --best N or --last N, and these only with --directory")
-
-    def work() -> None:
-        paths = [Path(path) for path in args.inputs or ()]
-        if args.best is not None:
-            paths = select_best(args.directory, args.best, args.metric, args.allow_fewer)
-        elif args.last is not None:
-            paths = select_last(args.directory, args.last, args.by, args.allow_fewer)
-        write_average(paths, args.output)
-
-    return run(parser, work)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forward("average"))

@@ -1,21 +1,19 @@
-"""Write the dictionary that names every row of an encoder: ``python -m fairseq_plugins.checkpoints.dictionary ENCODER DICT``.
+"""Write the dictionary that names every row of an encoder: ``fairseq-plugins dictionary ENCODER DICT``.
 
 Data that is preprocessed with it fits the encoder: pieces, languages and ``<mask>`` have the encoder's rows.
 """
 
-import argparse
 import logging
 import sys
-from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Sequence
 
 from data_prep.files import atomic_path
 
-from ..own_commands import run
+from ..own_commands import forward
 from .encoders import read_encoder
 from .inspection import CheckpointError
 from .reading import PathLike
-from .vocabulary import DICTIONARY_NAME, SPECIAL, STYLES, read_languages
+from .vocabulary import DICTIONARY_NAME, SPECIAL, STYLES
 
 logger = logging.getLogger(__name__)
 
@@ -53,26 +51,5 @@ def write_dictionary(folder: PathLike, path: PathLike, languages: Sequence[str] 
     return entries
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    parser = argparse.ArgumentParser(prog="python -m fairseq_plugins.checkpoints.dictionary", description=__doc__)
-    parser.add_argument("encoder", metavar="ENCODER", help="file or folder of a pretrained encoder")
-    parser.add_argument("output", metavar="DICT", help="the dict.txt to write")
-    parser.add_argument(
-        "--langs",
-        metavar="LIST",
-        default="",
-        help="languages in the order of their rows, where no file tells them: a file with one per line, or en_XX,de_DE",
-    )
-    args = parser.parse_args(argv)
-
-    def work() -> None:
-        languages = read_languages(Path(args.langs)) if Path(args.langs).is_file() else args.langs.split(",")
-        entries = write_dictionary(args.encoder, args.output, [*filter(None, languages)])
-        logger.info("wrote %s: %d entries, the last of them %s", args.output, len(entries), " ".join(entries[-8:]))
-
-    return run(parser, work)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forward("dictionary"))

@@ -1,9 +1,10 @@
 """Exchange checkpoints with other programs, as safetensors and JSON.
 
-``python -m fairseq_plugins.checkpoints.export CHECKPOINT FOLDER`` writes model.safetensors, config.json and the dictionaries: what
-a model needs (tensors, options of model, task and decoding, versions, hashes), not what only training needs (optimizer, moving
-averages, metrics). ``python -m fairseq_plugins.checkpoints.export import FOLDER CHECKPOINT`` makes a checkpoint of them that the
-stock commands read, also of the Hugging Face folder of a VECO, which generation and pre-training can then start from.
+``fairseq-plugins export --format safetensors CHECKPOINT FOLDER`` writes model.safetensors, config.json
+and the dictionaries: what a model needs (tensors, options of model, task and decoding, versions,
+hashes), not what only training needs (optimizer, moving averages, metrics). ``fairseq-plugins import
+FOLDER CHECKPOINT`` makes a checkpoint of them that the stock commands read, also of the Hugging Face
+folder of a VECO, which generation and pre-training can then start from.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 import safetensors.torch
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from data_prep.files import atomic_path, sha256
 
-from ..own_commands import run
+from ..own_commands import forward
 from . import reading
 from .inspection import DEEPEST_CONTENT, CheckpointError, check_options
 from .loading import listing
@@ -31,8 +32,6 @@ from .writing import save_checkpoint, save_tensors, start_state, tied_names
 
 logger = logging.getLogger(__name__)
 
-PROGRAM = "python -m fairseq_plugins.checkpoints.export"
-IMPORT = "import"
 WEIGHTS, CONFIG, LAYOUT = "model.safetensors", "config.json", 1
 SECTIONS = ("model", "task", "criterion", "dataset", "generation", "bpe", "tokenizer", "scoring")
 """What is kept of a run's configuration; the rest (optimizer, distributed training, folders ...) tells nothing of the model."""
@@ -260,48 +259,11 @@ def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-# ---- The command. ----
+def import_folder(folder: str, checkpoint: str) -> None:
+    """Make a checkpoint of an exported folder, or of the Hugging Face folder of a VECO.
 
-
-def _parser(importing: bool) -> argparse.ArgumentParser:
-    if importing:
-        description = "Make a fairseq checkpoint of an exported folder, or of VECO's."
-        parser = argparse.ArgumentParser(prog=f"{PROGRAM} {IMPORT}", description=description)
-        others = "the Hugging Face folder of a VECO (cross_attention.* or crossattention.*)"
-        parser.add_argument("folder", help=f"with {WEIGHTS} and {CONFIG}; or {others}")
-        parser.add_argument("checkpoint", help="the file to write; another one is not replaced")
-        return parser
-    description = f"Write a fairseq checkpoint as {WEIGHTS} and {CONFIG}."
-    back = f"The way back: {PROGRAM} {IMPORT} FOLDER CHECKPOINT"
-    parser = argparse.ArgumentParser(prog=PROGRAM, description=description, epilog=back)
-    parser.add_argument("checkpoint", help="any fairseq checkpoint; it is read without running code")
-    parser.add_argument("folder", help="made when missing; nothing in it is replaced")
-    parser.add_argument("--half", action="store_true", help="store float16: half the size, rounded")
-    choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--data", metavar="DIR", help="where dict*.txt lie, when not in the run's data folder")
-    choice.add_argument("--no-dictionaries", action="store_true", help="leave the dictionaries out")
-    return parser
-
-
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    line = list(sys.argv[1:] if argv is None else argv)
-    importing = line[:1] == [IMPORT]
-    parser = _parser(importing)
-    args = parser.parse_args(line[importing:])
-
-    def work() -> None:
-        if importing:
-            _import(args.folder, args.checkpoint)
-        else:
-            check_folder(Path(args.folder))
-            export_checkpoint(args.checkpoint, args.folder, args.data, not args.no_dictionaries, args.half)
-
-    return run(parser, work)
-
-
-def _import(folder: str, checkpoint: str) -> None:
-    """Make the checkpoint; one that is there already stays, and must be what would be made (CheckpointError)."""
+    A checkpoint that exists stays; CheckpointError unless it has the tensors of the folder.
+    """
     file = Path(folder) / CONFIG
     others = file.is_file() and reading.KEY not in read_json(file, "an export")
     if Path(checkpoint).is_file():
@@ -325,4 +287,5 @@ def check_folder(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    importing = sys.argv[1:2] == ["import"]
+    sys.exit(forward() if importing else forward("export", "--format", "safetensors"))

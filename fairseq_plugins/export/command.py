@@ -1,4 +1,4 @@
-"""``python -m fairseq_plugins export MODEL FOLDER``: a trained model in a format that other programs read.
+"""``fairseq-plugins export MODEL FOLDER``: a trained model in a format that other programs read.
 
 ``onnx`` is for the runtime (``python -m fairseq_plugins_runtime``), ``safetensors`` is a checkpoint for other programs.
 """
@@ -6,28 +6,22 @@
 import argparse
 import importlib.util
 import logging
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any, List, Optional, Sequence, Tuple
 
-from fairseq.checkpoint_utils import load_checkpoint_to_cpu
-
 from .. import translate
 from ..checkpoints import export as portable
 from ..data.data_bins import split_pair
-from ..own_commands import run
-from . import encoder_decoder, encoders, huggingface, huggingface_seq2seq, slots, text
+from . import encoder_decoder, encoders, huggingface, slots, text
 from . import folder as folders
 
 logger = logging.getLogger(__name__)
 
-PROGRAM = "python -m fairseq_plugins export"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-FORMATS = ("onnx", "safetensors", "huggingface")
 MEANT_FOR = {
     **dict.fromkeys(("int8", "encoder", "source_lang", "target_lang"), ("onnx",)),
-    "half": ("safetensors",),
+    **dict.fromkeys(("half", "no_dictionaries"), ("safetensors",)),
     "frozen": ("huggingface",),
     "heads": ("onnx", "huggingface"),
 }
@@ -42,73 +36,6 @@ SEARCH = (
 """Options that fairseq reads: of a search that the runtime has, and where a frozen model lies."""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The options of the command; those of a search are read by fairseq."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Write a trained model in a format that other programs read.",
-        epilog="onnx also takes the options of a search, as python -m fairseq_plugins translate does, and --model-overrides: "
-        "the runtime then searches with them.",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "model", metavar="MODEL", help="a checkpoint, the folder of a run, or what `make translator` made"
-    )
-    parser.add_argument("folder", metavar="FOLDER", help="made when missing; nothing in it is replaced")
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="onnx",
-        help="onnx: graphs for fairseq_plugins_runtime; safetensors: see fairseq_plugins.checkpoints.export; "
-        "huggingface: a folder of transformers, of an XLM-R, BERT, mBART or M2M-100; default: onnx",
-    )
-    parser.add_argument(
-        "--int8", action="store_true", help="onnx: weights of 8 bits; a quarter of the size, and faster"
-    )
-    parser.add_argument("--half", action="store_true", help="safetensors: store float16")
-    parser.add_argument(
-        "--system", metavar="NAME", help="of a folder of several systems; default: the better on validation"
-    )
-    parser.add_argument(
-        "--encoder",
-        action="store_true",
-        help="onnx: the encoder alone, of whatever model --pretrained-encoder reads; models that translate are exported whole",
-    )
-    parser.add_argument("--frozen", action="store_true", help="huggingface: of an SGA, its frozen masked LM alone")
-    parser.add_argument(
-        "--heads", type=int, metavar="N", help="attention heads of an encoder, for files that do not tell"
-    )
-    parser.add_argument("--data", metavar="DIR", help="where dict.LANG.txt and the pieces are, as for translate")
-    parser.add_argument("--source-lang", "-s", metavar="LANG", help="of a model of several pairs; default: all pairs")
-    parser.add_argument("--target-lang", "-t", metavar="LANG", help="of a model of several pairs; default: all pairs")
-    return parser
-
-
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    line = list(sys.argv[1:] if argv is None else argv)
-    if line[:1] == [portable.IMPORT]:
-        return back(line[1:])
-    parser = build_parser()
-    args, rest = parser.parse_known_args(line)
-    return run(parser, lambda: work(args, rest))
-
-
-def back(line: Sequence[str]) -> int:
-    """Run the way back, from a folder to a checkpoint; exit status 0, or 2 with a message."""
-    parser = argparse.ArgumentParser(
-        prog=f"{PROGRAM} {portable.IMPORT}",
-        description="Make a fairseq checkpoint of a folder of --format safetensors, or of an mBART, M2M-100, NLLB or VECO. "
-        "XLM-R and BERT are read as they are: --pretrained-mlm, --pretrained-encoder.",
-    )
-    parser.add_argument("folder", metavar="FOLDER", help="with model.safetensors or pytorch_model.bin, and config.json")
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the file to write; another one is not replaced")
-    args = parser.parse_args(line)
-    if huggingface_seq2seq.recognised(args.folder):
-        return run(parser, lambda: huggingface_seq2seq.import_seq2seq(args.folder, args.checkpoint))
-    return portable.main([portable.IMPORT, *line])
-
-
 def work(args: argparse.Namespace, rest: Sequence[str]) -> None:
     """Export a model. Raises ValueError: something that cannot be exported, or options that have no meaning for the format."""
     folder = Path(args.folder)
@@ -120,7 +47,8 @@ def work(args: argparse.Namespace, rest: Sequence[str]) -> None:
         return
     if args.format == "safetensors":
         portable.check_folder(folder)
-        portable.export_checkpoint(translate.checkpoint(args.model, args.system), folder, args.data, half=args.half)
+        path = translate.checkpoint(args.model, args.system)
+        portable.export_checkpoint(path, folder, args.data, not args.no_dictionaries, args.half)
         return
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
@@ -170,7 +98,7 @@ def content(args: argparse.Namespace, rest: Sequence[str]) -> folders.Content:
 
 def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Tuple[translate.Translator, List[text.Pair]]:
     """Read a translating checkpoint, and the pairs it is exported for: the one given, or all that it was trained on."""
-    pairs = pairs_of(load_checkpoint_to_cpu(str(path))["cfg"].task, (args.source_lang, args.target_lang))
+    pairs = pairs_of(translate.read_state(path)["cfg"].task, (args.source_lang, args.target_lang))
     options = translate.build_parser().parse_args([])
     source, target = pairs[0] if pairs else (args.source_lang, args.target_lang)
     vars(options).update(data=args.data, source_lang=source, target_lang=target)
@@ -187,7 +115,3 @@ def pairs_of(stored: Any, given: Tuple[Optional[str], Optional[str]]) -> List[te
         return []
     names = listed.split(",") if isinstance(listed, str) else listed
     return [split_pair("--lang-pairs", name.strip()) for name in names]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -200,7 +200,7 @@ def recognised(folder: PathLike) -> bool:
 def import_seq2seq(folder: PathLike, checkpoint: PathLike) -> None:
     """Make a fairseq checkpoint of a folder of an mBART, M2M-100 or NLLB, to start from or to decode with.
 
-    Its dictionary: ``python -m fairseq_plugins.checkpoints.dictionary FOLDER dict.txt``. Raises ValueError: another model_type,
+    Its dictionary: ``fairseq-plugins dictionary FOLDER dict.txt``. Raises ValueError: another model_type,
     tensors that are not accounted for, a bias of the output, which fairseq does not have, or a file that is there already.
     """
     if Path(checkpoint).exists():

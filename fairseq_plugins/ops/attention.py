@@ -27,7 +27,10 @@ def attention(query: Tensor, key: Tensor, value: Tensor, bias: Optional[Tensor] 
 
 
 def written_out(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether the scores, (B, H, Q, K) numbers, are computed and kept: in bfloat16 training on CPU, or in a plan of it."""
+    """Tell whether the scores, (B, H, Q, K) numbers, are computed and kept.
+
+    They are in bfloat16 training on CPU, also of a model without values (device ``meta``).
+    """
     trains = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
     slow = query.dtype == torch.bfloat16 and query.device.type in ("cpu", "meta")
     return trains and slow and key.size(2) <= MOST_KEYS

@@ -1,4 +1,4 @@
-"""Runs models that ``python -m fairseq_plugins export --format onnx`` wrote, with onnxruntime, sentencepiece and numpy alone."""
+"""Runs models that ``fairseq-plugins export --format onnx`` wrote, with onnxruntime, sentencepiece and numpy alone."""
 
 from .answers import Answer
 from .encoder import Classified, Encoder

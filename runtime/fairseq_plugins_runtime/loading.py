@@ -9,7 +9,7 @@ from .translator import Translator
 
 
 def load(path: Union[str, Path], threads: Optional[int] = None) -> Union[Translator, Encoder]:
-    """Open the model folder that ``python -m fairseq_plugins export --format onnx`` wrote.
+    """Open the model folder that ``fairseq-plugins export --format onnx`` wrote.
 
     Args:
         threads: of each pass; None: as many as the machine has cores.

@@ -9,7 +9,7 @@ import fairseq
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints import export
+from fairseq_plugins.__main__ import main
 from fairseq_plugins.models.deltalm import DeltaLMModel
 from tests import builders, deltalm_builders
 
@@ -97,10 +97,10 @@ def translated(folder, name, world):
 def test_python_export_and_import_give_the_same_translations(trained, translations, world, run_cli, tmp_path):
     best, back = trained.save_dir / "checkpoint_best.pt", tmp_path / "back.pt"
     assert translated(trained.save_dir, "checkpoint_best.pt", world) == translations
-    run_cli("fairseq_plugins.checkpoints.export", best, tmp_path / "folder")
+    run_cli("fairseq_plugins", "export", "--format", "safetensors", best, tmp_path / "folder")
     config = json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))
     assert set(config["tied"]) == {"decoder.embed_tokens.weight", "decoder.output_projection.weight"}
-    assert export.main(["import", str(tmp_path / "folder"), str(back)]) == 0
+    assert main(["import", str(tmp_path / "folder"), str(back)]) == 0
     assert largest_difference(best, back) == 0.0
     assert translated(tmp_path, "back.pt", world) == translations
 

@@ -5,8 +5,7 @@ import json
 import pytest
 import torch
 
-from fairseq_plugins.analysis import language_distance
-from fairseq_plugins.checkpoints import average, export
+from fairseq_plugins.__main__ import main
 from fairseq_plugins.generators import sga_at_reranker
 
 from .commands import checkpoint, transformer
@@ -52,17 +51,17 @@ def test_our_own_commands(tmp_path, world, trained, capsys):
     """Also a folder that was changed after the export: its fingerprint covers the tensors, not the options."""
     marker, folder, made = tmp_path / "ran", tmp_path / "folder", tmp_path / "made.pt"
     file = changed(trained, tmp_path / "model.pt", **{CUTOFF: bait(marker)})
-    export.main([str(trained), str(folder), "--data", str(world.data)])
+    main(["export", "--format", "safetensors", str(trained), str(folder), "--data", str(world.data)])
     config = json.loads((folder / "config.json").read_text())
     config["cfg"]["model"][CUTOFF] = bait(marker)
     (folder / "config.json").write_text(json.dumps(config))
     texts = f"""--source {world.root / "test.en"} --target {world.root / "test.de"} --source-lang en --target-lang de
         --sentencepiece none --cpu"""
-    for main, line in (
-        (export.main, f"{file} {tmp_path / 'other'}"),
-        (export.main, f"import {folder} {made}"),
-        (language_distance.main, f"{file} {texts}"),
-        (average.main, f"--inputs {file} --output {made}"),
+    for line in (
+        f"export --format safetensors {file} {tmp_path / 'other'}",
+        f"import {folder} {made}",
+        f"language-distance {file} {texts}",
+        f"average --inputs {file} --output {made}",
     ):
         capsys.readouterr()
         with pytest.raises(SystemExit) as caught:

@@ -1,4 +1,4 @@
-"""The folder with data_prep beside it, and nothing else installed but what it needs."""
+"""The one command line: every verb is listed, and starts without torch and fairseq."""
 
 import os
 import shutil
@@ -7,6 +7,24 @@ import sys
 
 import pytest
 
+from fairseq_plugins.__main__ import VERBS
+from fairseq_plugins.analysis.retrieval import BOTH, FORWARD
+from fairseq_plugins.commands import analysis, analysis_options
+from fairseq_plugins.data.nlu_inputs import INPUT_FORMATS
+from fairseq_plugins.ops.neighbours import SCORES
+from fairseq_plugins.scoring.words import KINDS
+
+HEAVY = ("torch", "fairseq", "numpy", "fairseq_plugins.compat", "fairseq_plugins.checkpoints")
+PROBE = """
+import runpy, sys
+sys.argv = ["-m", *sys.argv[1:]]
+sys.orig_argv = ["python", "-m", "fairseq_plugins"]
+try:
+    runpy.run_module("fairseq_plugins", run_name="__main__", alter_sys=True)
+finally:
+    print("loaded:", *(name for name in {heavy} if name in sys.modules))
+"""
+
 USER_DIR = """
 import argparse, sys
 from fairseq import tasks, utils
@@ -14,6 +32,106 @@ utils.import_user_module(argparse.Namespace(user_dir=sys.argv[1]))
 from data_prep import files
 print(tasks.TASK_REGISTRY["sga_translation"].__module__.split(".")[0], files.__file__)
 """
+
+
+def probe(*words):
+    """Run a command line; return the process and the heavy modules that it has imported."""
+    command = [sys.executable, "-c", PROBE.format(heavy=HEAVY), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    *_, last = done.stdout.splitlines()
+    return done, last.split()[1:]
+
+
+def test_the_list_names_every_verb():
+    done, loaded = probe()
+    assert (done.returncode, done.stderr, loaded) == (0, "", [])
+    for verb, entry in VERBS.items():
+        assert f"  {verb} " in done.stdout
+        assert entry.summary in done.stdout
+    assert probe("--help")[0].stdout == done.stdout
+
+
+@pytest.mark.parametrize("verb", list(VERBS))
+def test_help_imports_neither_torch_nor_fairseq(verb):
+    done, loaded = probe(verb, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: ")
+    assert set(loaded) <= ({"numpy"} if verb == "cut-vocabulary" else set())
+
+
+@pytest.mark.cases(
+    "line message",
+    ("tranlate", "tranlate: no such verb; valid: translate, score, average"),
+    ("translate no.pt", "MODEL no.pt: no such file or folder"),
+    ("translate . --input no.txt", "--input no.txt: no such file"),
+    ("average --inputs no.pt --output x.pt", "--inputs no.pt: no such file"),
+    ("average --directory no --best 2 --output x.pt", "--directory no: no such folder"),
+    ("average --direc no --best 2 --output x.pt", "one of the arguments --inputs --directory is required"),
+    ("dictionary no dict.txt", "ENCODER no: no such file"),
+    ("export no folder", "MODEL no: no such file"),
+    ("export . folder --data no", "--data no: no such file"),
+    ("import no x.pt", "FOLDER no: no such file"),
+    ("export import no x.pt", "FOLDER no: no such file"),
+    ("score --reference no --system a=no", "--reference no: no such file"),
+    ("cka --text en=no", "--text en: no: no such file"),
+    ("cka no --text en=no", "no: no such file"),
+    ("cka . --sentencepiece no", "--sentencepiece no: no such file"),
+    ("singular-values . no", "MODEL_B no: no such file"),
+    ("language-distance a=no --source . --target . --source-lang a --target-lang b", "MODEL a: no: no such file"),
+    ("retrieval tatoeba . --pair de-en no no", "de-en: no: no such file"),
+    ("retrieval-comparison no no", "JSON no: no such file"),
+    ("pair-probe . --train de=no --dev de=no --test de=no", "--train de: no: no such file"),
+    ("frequency-f1 --train no --reference no --output a=no", "--train no: no such file"),
+    ("training-curves a=no", "NAME=LOG a: no: no such file"),
+    ("transfer-table --log a/b=no", "--log a/b: no: no such file"),
+    ("info more", "unrecognized arguments: more"),
+)
+def test_wrong_input_ends_at_once_in_one_sentence(line, message):
+    done, loaded = probe(*line.split())
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert loaded == []
+
+
+def test_a_missing_checkpoint_of_cut_vocabulary(tmp_path):
+    (tmp_path / "text").write_text("a b\n", encoding="utf-8")
+    (tmp_path / "dict.txt").write_text("a 1\n", encoding="utf-8")
+    line = ["--checkpoint", "no.pt", "--output", tmp_path / "out", "--dict", tmp_path / "dict.txt"]
+    done, loaded = probe("cut-vocabulary", *line, "--pieces", tmp_path / "text")
+    assert done.returncode == 2
+    assert "--checkpoint no.pt: no such file" in done.stderr.splitlines()[-1]
+    assert not {"torch", "fairseq"} & set(loaded)
+
+
+def test_a_plain_import_registers_everything():
+    code = "import fairseq_plugins; from fairseq.tasks import TASK_REGISTRY; print('sga_translation' in TASK_REGISTRY)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "True"
+
+
+def test_a_module_that_was_a_command_runs_its_verb(run_cli):
+    for module, verb in (
+        ("analysis.training_curves", "training-curves"),
+        ("checkpoints.average", "average"),
+        ("checkpoints.export", "export --format safetensors"),
+    ):
+        done = run_cli(f"fairseq_plugins.{module}", "--help")
+        assert f"This command is now fairseq-plugins {verb}; " in done.stderr.splitlines()[0]
+        assert done.stdout.startswith(f"usage: fairseq-plugins {verb.split()[0]} ")
+
+
+def test_choices_are_those_of_what_computes():
+    assert analysis_options.INPUT_FORMATS == tuple(map(str, INPUT_FORMATS))
+    scores = [analysis.retrieval(), analysis.frequency_f1()]
+    tatoeba = scores[0]._subparsers._group_actions[0].choices["tatoeba"]
+    assert set(choices(tatoeba, "--score")) == set(SCORES)
+    assert choices(tatoeba, "--directions") == (FORWARD, BOTH)
+    assert set(choices(scores[1], "--tokens")) == set(KINDS)
+
+
+def choices(parser, option):
+    return next(action.choices for action in parser._actions if option in action.option_strings)
 
 
 @pytest.fixture
@@ -34,7 +152,7 @@ def run(folder, *command):
 
 
 def test_the_folder_reports_its_path_and_names(tmp_path, folder):
-    process = run(tmp_path, str(folder))
+    process = run(tmp_path, str(folder), "info")
     assert (process.returncode, process.stderr) == (0, "")
     lines = dict(line.split(None, 1) for line in process.stdout.splitlines())
     assert lines["--user-dir"] == str(folder)

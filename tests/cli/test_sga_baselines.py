@@ -8,7 +8,7 @@ import torch
 from fairseq import models
 from fairseq.data import Dictionary
 
-from fairseq_plugins.checkpoints import average
+from fairseq_plugins.__main__ import main
 from tests import builders
 from tests.adapter_builders import SIZES
 
@@ -85,7 +85,7 @@ def test_msp_from_a_stock_language_model(root, train, decode, tmp_path):
     assert losses[1] < losses[0]
     state = model_of(run)
     assert len([name for name in state if state[name].numel()]) == 9 and len(state) == 10
-    average.main(["--directory", str(run), "--best", "2", "--output", str(tmp_path / "a.pt")])
+    main(["average", "--directory", str(run), "--best", "2", "--output", str(tmp_path / "a.pt")])
     moved = (lm / "checkpoint_last.pt").rename(tmp_path / "moved.pt")
     (tmp_path / "dict.txt").write_bytes(words)
     override = ["--model-overrides", str({"pretrained_gpt": str(moved)})]

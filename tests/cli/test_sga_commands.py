@@ -64,7 +64,7 @@ def score_line(done):
 def test_generate_history_steps_and_moved_model(trained, world, run_cli, decode, tmp_path):
     (tmp_path / "moved").symlink_to(world.masked_lm)
     averaged = tmp_path / "average.pt"
-    run_cli("fairseq_plugins.checkpoints.average", "--directory", trained, "--best", 2, "--output", averaged)
+    run_cli("fairseq_plugins", "average", "--directory", trained, "--best", 2, "--output", averaged)
 
     def generate(more, overrides="{}"):
         return decode(world.data, averaged, f"{TASK} --max-sentences 5 {more} --model-overrides", overrides)

@@ -15,7 +15,7 @@ def test_free_generation_trains_averages_and_decodes(world, train, decode, run_c
     result = train(world.data, tmp_path, sga(world, more))
     assert all(logged(result, f"valid_{name}_loss") for name in ("alignment", "length", "denoising"))
     averaged = tmp_path / "average.pt"
-    run_cli("fairseq_plugins.checkpoints.average", "--directory", tmp_path, "--best", 2, "--output", averaged)
+    run_cli("fairseq_plugins", "average", "--directory", tmp_path, "--best", 2, "--output", averaged)
     parts = {key.split(".")[0] for key, value in model_of(averaged).items() if value.numel()}
     assert parts == {"encoder_prompts", "alignment_prompts", "denoiser_prompts", "semantic", "length_predictor"}
 

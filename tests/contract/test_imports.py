@@ -20,11 +20,15 @@ ARROWS = {
     "analysis": frozenset({"models", "modules", "ops", "data", "checkpoints", "scoring"}),
     "tasks": frozenset({"data", "generators", "models", "modules", "ops", "checkpoints", "compat"}),
     "export": frozenset({"models", "modules", "ops", "data", "checkpoints", "generators", "tasks", "compat"}),
-    "plan": frozenset({"compat", "ops"}),
+    "common": frozenset({"checkpoints", "ops"}),
 }
+# The command line imports whatever a verb needs, where the verb is called.
+ARROWS["commands"] = frozenset(ARROWS)
 # Files beside the components: what starts commands may import all of them.
 TOP = {"__init__.py": frozenset(ARROWS), "__main__.py": frozenset(ARROWS), "translate.py": frozenset(ARROWS)}
 TOP["own_commands.py"] = TOP["options.py"] = frozenset()
+# Start without torch and fairseq: at their top they import the standard library and each other.
+LIGHT = {"__init__", "__main__", "commands", "own_commands"}
 METHODS = {"csr", *(path.parent.name for path in (ROOT / PACKAGE / "models").glob("*/__init__.py"))}
 # Outside the package: what these components may import besides the standard library (None: anything but the second).
 ONLY = {"checkpoints": {"torch", "safetensors", "numpy", "data_prep"}}
@@ -91,6 +95,26 @@ def violations(source):
         methods = {method_of(parts), method_of(item.inside)} - {None}
         if len(methods) > 1:
             yield f"{where}: one method imports another ({', '.join(sorted(methods))})"
+
+
+def heavy_imports(source):
+    """Imports at the top of a file that must start in no time."""
+    top = source._replace(tree=ast.Module([node for node in source.tree.body if is_import(node)], []))
+    for item in imports(top):
+        name = item.inside[0] if item.inside else item.name.split(".")[0]
+        valid = {*LIGHT, "register"} if item.inside else {*STANDARD_LIBRARY, "data_prep"}
+        if name not in valid:
+            yield f"{source.name}:{item.line}: {item.name}: import it where it is used"
+
+
+def is_import(node):
+    return isinstance(node, (ast.Import, ast.ImportFrom))
+
+
+def test_the_command_line_starts_without_heavy_imports():
+    light = [one for one in sources(PACKAGE) if one.name.split("/")[1].removesuffix(".py") in LIGHT]
+    assert len(light) > 8
+    assert [text for source in light for text in heavy_imports(source)] == []
 
 
 def test_the_package_obeys_the_arrows():

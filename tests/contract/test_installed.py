@@ -49,7 +49,8 @@ def test_the_workflows_import_nothing_that_their_target_does_not_install(rules, 
     refused = [top for top, names in owners.items() if not {canonicalize_name(name) for name in names} & brought]
     assert "pytest" in refused and "torch" not in refused
     modules = set(COMMAND.findall((ROOT / "examples" / "rules" / f"{rules}.smk").read_text(encoding="utf-8")))
-    assert {"recipes.progress", "fairseq_plugins.checkpoints.average"} <= modules
+    assert {"recipes.progress", "fairseq_plugins"} <= modules
+    modules.add("fairseq_plugins.checkpoints.average")  # what the verb imports
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", IMPORT, ",".join(refused), *sorted(modules)],
         cwd=ROOT,

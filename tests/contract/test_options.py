@@ -9,7 +9,8 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fairseq_plugins.__main__ import main, options, reference, registrations
+from fairseq_plugins.__main__ import main
+from fairseq_plugins.commands.reference import options, reference, registrations
 from fairseq_plugins.compat import PATCHES
 from tests.contract.repository import PACKAGE, sources
 
@@ -37,13 +38,13 @@ def reads():
 def test_every_option_is_read_somewhere():
     read = re.compile("|".join(sorted(set(reads()))))
     assert len(OPTIONS) > 30 and all(option.help for option in OPTIONS)
-    assert [f"{option.where}: {option.flag}" for option in OPTIONS if not read.fullmatch(option.name)] == []
+    assert [f"{option.owner}: {option.flag}" for option in OPTIONS if not read.fullmatch(option.name)] == []
 
 
 def test_unknown_values_are_refused(capsys):
     """By argparse and by hydra. Models that have no dataclass of their own declare their options to argparse alone."""
     chosen = [option for option in OPTIONS if option.kind in WRONG or option.kind.startswith("`")]
-    chosen = [(option, DATACLASSES[option.where]) for option in chosen if option.where in DATACLASSES]
+    chosen = [(option, DATACLASSES[option.owner]) for option in chosen if option.owner in DATACLASSES]
     assert len(chosen) > 30
     for option, dataclass in chosen:
         parser, wrong = ArgumentParser(allow_abbrev=False), WRONG.get(option.kind, "none-of-these")
@@ -60,7 +61,7 @@ def test_the_command_prints_the_reference(capsys):
     printed = capsys.readouterr().out
     assert printed == reference(PACKAGE)
     assert "`--prompt-length` | model sga | int | sga_tiny `32`, sga_xlmr_base `128`" in printed
-    assert "eval_bleu" not in {option.name for option in OPTIONS if option.where == "task sga_translation"}
+    assert "eval_bleu" not in {option.name for option in OPTIONS if option.owner == "task sga_translation"}
     rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| `")]
     assert len({(row[0], *row[2:]) for row in rows}) == len(rows) < len(OPTIONS), "equal rows"
     assert sum(len(row[1].split(", ")) for row in rows) == len(OPTIONS)

@@ -34,7 +34,7 @@ SIZES: Dict[str, str] = {
 MASKLESS = ("nllb", "deltalm")
 """Families of which no released file has a row for ``<mask>``."""
 
-USE_ITS_DICTIONARY = "preprocess with what `python -m fairseq_plugins.checkpoints.dictionary` writes for it"
+USE_ITS_DICTIONARY = "preprocess with what `fairseq-plugins dictionary` writes for it"
 
 
 class Start(NamedTuple):

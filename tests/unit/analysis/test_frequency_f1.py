@@ -6,7 +6,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fairseq_plugins.analysis import frequency_f1
 from fairseq_plugins.analysis.frequency_f1 import count_matches, p_value, resample, score
 from tests.unit.analysis.commands import refused, run, written
 
@@ -25,7 +24,7 @@ def write(folder):
 
 def rows(folder, *line):
     """(output, bucket) -> row of the JSON file."""
-    found = run(frequency_f1.main, folder / "x.json", *line)["rows"]
+    found = run("frequency-f1", folder / "x.json", *line)["rows"]
     return {(row["output"], row["bucket"]): row for row in found}
 
 
@@ -121,4 +120,4 @@ def test_mistakes(tmp_path, capsys):
         ([*line, "--edges", "9", "3"], "--edges 9 3: valid: ascending"),
         ([*line[:-1], f"two={short}"], "got --reference 3, one 3, two 1"),
     ):
-        assert message in refused(capsys, frequency_f1.main, *more)
+        assert message in refused(capsys, "frequency-f1", *more)

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from fairseq_plugins.analysis import language_distance
 from fairseq_plugins.analysis.language_distance import PretrainedSequenceModel, distance_of
 from fairseq_plugins.analysis.sequence_models import read_sequence_model
 from fairseq_plugins.analysis.vectors import last_token_vectors
 from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.commands import analysis as commands
 from tests import nlu_builders
 from tests.nlu_builders import EOS, LANGUAGES, PAD, PIECES
 from tests.unit.analysis.commands import refused, run, written
@@ -52,7 +52,7 @@ def write_texts(folder, english=ENGLISH):
 
 def loaded(path, *line):
     texts = "--source x --target x --source-lang en --target-lang de --cpu --sentencepiece none"
-    args = language_distance.parser().parse_args([str(path), *texts.split(), *line])
+    args = commands.language_distance().parse_args([str(path), *texts.split(), *line])
     return PretrainedSequenceModel(str(path), "model", args)
 
 
@@ -72,7 +72,7 @@ def test_a_distance_by_hand():
 def test_the_command_equals_eq_4_in_loops(form, tmp_path, capsys):
     model = nlu_builders.mbart_cc25(tmp_path / "cc25")
     line = [tmp_path / "cc25", *write_texts(tmp_path), "--max-tokens", "14", "--input-format", form]
-    (row,) = run(language_distance.main, tmp_path / "x", *line, "--tsv", tmp_path / "x.tsv")["rows"]
+    (row,) = run("language-distance", tmp_path / "x", *line, "--tsv", tmp_path / "x.tsv")["rows"]
     expected = slow_distance(model, form)
     assert row["distance"] == pytest.approx(expected, rel=1e-5)
     assert row["normalised"] == pytest.approx(expected / 2, rel=1e-5)
@@ -121,7 +121,8 @@ def test_a_hugging_face_folder(tmp_path):
 
 
 def test_mistakes_are_refused_before_the_models_are_read(tmp_path, capsys):
-    line, main = [tmp_path / "none", *write_texts(tmp_path)], language_distance.main
+    (tmp_path / "none").mkdir()
+    line, main = [tmp_path / "none", *write_texts(tmp_path)], "language-distance"
     assert "--source-lang and --target-lang are both de" in refused(capsys, main, *line, "--source-lang", "de")
     write_texts(tmp_path, ENGLISH[:2])
     assert "got --source 2, --target 4" in refused(capsys, main, *line)

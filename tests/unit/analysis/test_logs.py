@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_plugins.analysis import training_curves, transfer_table
+from fairseq_plugins.analysis import transfer_table
 from fairseq_plugins.analysis.logs import Point, json_records, read_curves, read_log
 from fairseq_plugins.analysis.training_curves import compare
 from tests.unit.analysis.commands import refused, run, written
@@ -110,7 +110,7 @@ def test_the_command(tmp_path, capsys):
     other = written(tmp_path / "b", DAY + "10:00:00" + START, valid("10:05:00", 100, 4), valid("10:20:00", 200, 3))
     files = ["--tsv", tmp_path / "x.tsv", "--plot", tmp_path / "x.svg"]
     line = [f"plain={plain}", f"restored={other}", *files, "--against", "wall"]
-    kept = run(training_curves.main, tmp_path / "x", *line)
+    kept = run("training-curves", tmp_path / "x", *line)
     out = capsys.readouterr().out
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in out.splitlines() if row.startswith("| ")]
     assert rows[0] == ["run", "points", "best", "at updates", "updates to 4", "ratio", "minutes to 4", "ratio"]
@@ -125,7 +125,7 @@ def test_a_run_is_counted_from_its_first_stage(tmp_path, capsys):
     first = written(tmp_path / "1", DAY + "09:00:00" + START, valid("09:10:00", 50, 9), inner("09:30:00", 60, 8))
     second = written(tmp_path / "2", DAY + "10:00:00" + START, valid("10:10:00", 100, 5), valid("10:20:00", 200, 4))
     line = [f"plain={second}", f"restored={second}", "--earlier"]
-    kept = run(training_curves.main, tmp_path / "x", *line, f"restored={first}")["curves"]
+    kept = run("training-curves", tmp_path / "x", *line, f"restored={first}")["curves"]
     assert kept == {"plain": [[100, 10.0, 5.0], [200, 20.0, 4.0]], "restored": [[160, 40.0, 5.0], [260, 50.0, 4.0]]}
     assert "| restored | 2 | 4 | 260 | 260 | 1.30 | 50.0 | 2.50 |" in " ".join(capsys.readouterr().out.split())
 
@@ -133,9 +133,9 @@ def test_a_run_is_counted_from_its_first_stage(tmp_path, capsys):
 def test_mistakes_of_curves(tmp_path, capsys):
     log = written(tmp_path / "x.log", *SIMPLE)
     bare = written(tmp_path / "bare.log", "epoch 001 | valid on 'valid' subset | loss 2 | num_updates 51")
-    message = refused(capsys, training_curves.main, f"a={log}", "--metric", "valid.bleu")
+    message = refused(capsys, "training-curves", f"a={log}", "--metric", "valid.bleu")
     assert f"--metric valid.bleu: {log} has none; valid: train.loss, train.ppl, " in message
-    message = refused(capsys, training_curves.main, f"a={bare}", "--against", "wall")
+    message = refused(capsys, "training-curves", f"a={bare}", "--against", "wall")
     assert f"--against wall: the lines of {bare} have no times" in message
 
 
@@ -178,7 +178,7 @@ def test_averages_are_over_the_languages_that_all_models_have(logs):
 
 def test_the_page_of_one_model(logs, tmp_path, capsys):
     line = ["--log", f"A/xnli={logs['a1']}", f"A/xnli={logs['a2']}", f"A/ner={logs['tags']}", "--trained-on", "en"]
-    content = run(transfer_table.main, tmp_path / "t", *line, "--tsv", tmp_path / "t.tsv", "--plot", tmp_path / "t.svg")
+    content = run("transfer-table", tmp_path / "t", *line, "--tsv", tmp_path / "t.tsv", "--plot", tmp_path / "t.svg")
     page = capsys.readouterr().out
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in page.splitlines() if row.startswith("| A")]
     assert rows[0] == ["A", "53.0 ± 4.2", "50.0"], "xnli: (60 + 40) / 2 and (70 + 42) / 2; ner by f1"
@@ -199,4 +199,4 @@ def test_mistakes_of_tables(logs, tmp_path, capsys):
         ([f"A/x={logs['a1']}", f"A/x={logs['b']}"], "valid: those of the other seeds of A/x, test.de, test.en"),
         ([f"A/x={twice}"], "two subsets of language en"),
     ):
-        assert message in refused(capsys, transfer_table.main, "--log", *arguments)
+        assert message in refused(capsys, "transfer-table", "--log", *arguments)

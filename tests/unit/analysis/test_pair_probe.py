@@ -75,7 +75,7 @@ def classes_of(pairs):
 
 def test_scores_are_those_of_features_made_by_hand(model, tmp_path, capsys):
     german = written(tmp_path / "test.de", rows(4, 20, shift=1))
-    found = run(room.main, tmp_path / "found.json", *line(model, tmp_path, "--test", f"de={german}"))
+    found = run("pair-probe", tmp_path / "found.json", *line(model, tmp_path, "--test", f"de={german}"))
     train, german_rows = rows(1, 120), rows(4, 20, shift=1)
     best = []
     for layer in (0, 1, 2):
@@ -100,10 +100,10 @@ def test_bad_input_is_named(model, tmp_path, capsys, monkeypatch):
     for text, more, message in (
         ("p1 p2\tp3\n", [], "line 1: valid: sentence<TAB>sentence<TAB>class"),
         ("p1\tp3\tmaybe\n", [], "--test: class ['maybe']; valid: those of --train"),
-        ("p1\tp3\tno\n", ["--dev", "de=x"], "--dev: valid: one LANG=FILE; got en, de"),
+        ("p1\tp3\tno\n", ["--dev", f"de={tmp_path / 'bad.tsv'}"], "--dev: valid: one LANG=FILE; got en, de"),
     ):
         file = tmp_path / "bad.tsv"
         file.write_text(text, encoding="utf-8")
-        assert message in refused(capsys, room.main, *line(model, tmp_path, "--test", f"de={file}", *more))
+        assert message in refused(capsys, "pair-probe", *line(model, tmp_path, "--test", f"de={file}", *more))
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-    assert "needs scikit-learn (the extra 'probe')" in refused(capsys, room.main, *line(model, tmp_path))
+    assert "needs scikit-learn (the extra 'probe')" in refused(capsys, "pair-probe", *line(model, tmp_path))

@@ -7,8 +7,8 @@ import shutil
 import pytest
 import torch
 
-from fairseq_plugins.analysis import pretrained
 from fairseq_plugins.analysis.pretrained import Pretrained, named_files, pick_device, read_codes, row_parallel
+from fairseq_plugins.commands.analysis_options import add_model_options, add_text_options
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders
 
@@ -19,9 +19,9 @@ FORMATS = {"mbart": ["--input-format", "mbart"]}
 def options(*line):
     """Parsed options of two models."""
     parser = argparse.ArgumentParser()
-    pretrained.add_text_options(parser)
-    pretrained.add_model_options(parser)
-    pretrained.add_model_options(parser, "-b")
+    add_text_options(parser)
+    add_model_options(parser)
+    add_model_options(parser, "-b")
     return parser.parse_args(["--cpu", *line])
 
 

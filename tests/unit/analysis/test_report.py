@@ -1,6 +1,5 @@
 """Tables, names, JSON files and plots of an analysis."""
 
-import argparse
 import json
 import math
 import re
@@ -8,7 +7,8 @@ import sys
 
 import pytest
 
-from fairseq_plugins.analysis import plots, report
+from fairseq_plugins.__main__ import main
+from fairseq_plugins.analysis import plots, report, transfer_table
 from fairseq_plugins.analysis.plots import Bars, HeatMap
 from tests.unit.analysis.commands import refused
 
@@ -29,18 +29,18 @@ def test_tables_are_markdown_that_lines_up():
 
 
 def test_outputs_are_checked_before_the_work(tmp_path, capsys, monkeypatch):
-    def parser():
-        result = argparse.ArgumentParser()
-        report.add_output_options(result, tsv="the table")
-        return result
-
     worked = []
-    main = report.command(parser, worked.append)
-    assert "its folder does not exist" in refused(capsys, main, "--json", tmp_path / "no" / "x")
-    assert "--plot x.pdf: valid: a file that ends in .svg or .png" in refused(capsys, main, "--plot", "x.pdf")
-    assert main(["--json", str(tmp_path / "x")]) == 0 and len(worked) == 1
+    monkeypatch.setattr(transfer_table, "work", worked.append)
+
+    def said(option, path):
+        return refused(capsys, "transfer-table", "--log", "m/t=", option, path)
+
+    assert "its folder does not exist" in said("--json", tmp_path / "no" / "x")
+    assert "--plot x.pdf: valid: a file that ends in .svg or .png" in said("--plot", "x.pdf")
+    assert main(["transfer-table", "--log", "m/t=", "--tsv", str(tmp_path / "x")]) == 0
+    assert len(worked) == 1
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert "--plot needs matplotlib: pip install 'fairseq-plugins[plots]'" in refused(capsys, main, "--plot", "x.svg")
+    assert "--plot needs matplotlib: pip install 'fairseq-plugins[plots]'" in said("--plot", "x.svg")
     assert len(worked) == 1
 
 

@@ -50,7 +50,7 @@ def layer_means(model, rows, layer):
 
 
 def run(path, *line):
-    return commands.run(room.main, path / "x.json", *line)
+    return commands.run("retrieval", path / "x.json", *line)
 
 
 def test_tatoeba_equals_a_loop_in_every_layer(model, tmp_path, capsys):
@@ -110,8 +110,9 @@ def test_the_layer_is_chosen_on_the_development_pairs(monkeypatch, tmp_path, cap
     results = {"dev-pair": dev, "pair": found("de-en", [0.1, 0.5, 0.8])}
     monkeypatch.setattr(room, "Searcher", lambda args, folder: None)
     monkeypatch.setattr(room, "tatoeba", lambda search, pairs, title: results[title])
-    line = "--pair de-en a b --dev-pair de-en a b --subsets --directions both".split()
-    content = run(tmp_path, "tatoeba", "model", *line)
+    file = commands.written(tmp_path / "file")
+    line = f"--pair de-en {file} {file} --dev-pair de-en {file} {file} --subsets --directions both".split()
+    content = run(tmp_path, "tatoeba", file, *line)
     assert content["layer"] == 1
     assert [row["mean"] for row in content["rows"]] == [0.1, 0.5, 0.8], "what is reported is the test pairs'"
     last = capsys.readouterr().out.split("layer ")[-1]
@@ -155,7 +156,7 @@ def test_bad_command_lines(model, tmp_path, capsys):
         ([*mining, *named, gold, "--test", "fr-en", *named, gold], "--test fr-en: its threshold needs a --dev"),
         ([*mining, named[1], named[0], gold], "no sentence has the id de-0"),
     ):
-        assert message in refused(capsys, room.main, *line), line
+        assert message in refused(capsys, "retrieval", *line), line
 
 
 def test_mining_equals_a_loop_over_all_candidates():
@@ -241,7 +242,7 @@ def test_a_comparison_by_hand(tmp_path, capsys):
     """Sentences of all pairs count alike, and both directions half."""
     first = written_found(tmp_path / "a.json", {"de-en": ["1101", "1001"], "fr-en": ["11", "11"]})
     other = written_found(tmp_path / "b.json", {"fr-en": ["10", "10"], "de-en": ["0001", "1001"]}, layer=2)
-    (found,) = commands.run(comparison.main, tmp_path / "x.json", first, other)["comparisons"]
+    (found,) = commands.run("retrieval-comparison", tmp_path / "x.json", first, other)["comparisons"]
     assert (found.pop("first"), found.pop("than")) == ("a.json", "b.json")
     assert found.pop("p") == pytest.approx(exact([0.5, 0.5, 0, 0, 0, 1]), abs=0.02)
     assert found == pytest.approx({"ours": 100 * 4.5 / 6, "theirs": 100 * 2.5 / 6, "difference": 100 * 2 / 6})
@@ -257,5 +258,5 @@ def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
         ({"fr-en": ["1101", "1001"]}, "the files need the same pairs"),
         ({"de-en": ["1x", "11"]}, "valid: a file that retrieval tatoeba --json wrote"),
     ):
-        assert message in refused(capsys, comparison.main, first, written_found(tmp_path / "b.json", other))
-    assert "is there twice" in refused(capsys, comparison.main, first, first)
+        assert message in refused(capsys, "retrieval-comparison", first, written_found(tmp_path / "b.json", other))
+    assert "is there twice" in refused(capsys, "retrieval-comparison", first, first)

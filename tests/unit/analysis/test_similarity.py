@@ -83,14 +83,14 @@ def test_languages_are_compared_with_each_other_in_each_layer():
 def test_the_command_with_vectors(tmp_path, caplog):
     files = saved(tmp_path, en=vectors(1), de=vectors(2))
     others = saved(tmp_path, en_b=vectors(3), de_b=vectors(4))
-    content = run(room.main, tmp_path / "x", "--vectors", *files, "--vectors-b", *others, "--permutations", 2)
+    content = run("cka", tmp_path / "x", "--vectors", *files, "--vectors-b", *others, "--permutations", 2)
     assert content["models"] == ["A", "B"] and len(content["rows"]) == 6
     row = content["rows"][4]
     expected = linear_cka(vectors(2).layer(1), vectors(4).layer(1))
     assert (row["text"], row["layers"], row["n"], row["widths"]) == (["de"], [1, 1], 30, [6, 6])
     assert (row["biased"], row["unbiased"]) == pytest.approx(expected[:2])
     assert "not more than C" not in caplog.text
-    run(room.main, tmp_path / "x", "--vectors", *files, "--limit", 6, "--permutations", 0)
+    run("cka", tmp_path / "x", "--vectors", *files, "--limit", 6, "--permutations", 0)
     assert "n = 6 sentences are not more than C = 6" in caplog.text
 
 
@@ -115,11 +115,12 @@ def test_what_is_refused(tmp_path, capsys):
         compare(layers(1), bad, ["A", "B"])
     files = saved(tmp_path, en=first, de=vectors(2))
     few, other = written(tmp_path / "few", "a", "b", "c"), written(tmp_path / "other", "a", "b")
+    one, two = written(tmp_path / "one.pt"), written(tmp_path / "two.pt")
     for line, message in (
         ([], "one or two models and --text LANG=FILE … are needed; got 0 models"),
-        (["a", "--vectors", *files], "take the place of models and --text"),
-        (["a", "b", "--text", f"en={few}"], "the unbiased estimate of CKA needs at least 4 sentences; got 3"),
-        (["a", "--text", f"en={few}", f"de={other}"], "--text: the texts need equal numbers of lines"),
+        ([one, "--vectors", *files], "take the place of models and --text"),
+        ([one, two, "--text", f"en={few}"], "the unbiased estimate of CKA needs at least 4 sentences; got 3"),
+        ([one, "--text", f"en={few}", f"de={other}"], "--text: the texts need equal numbers of lines"),
         (["--vectors", *files, "--all-layers"], "--all-layers compares two models; got one"),
     ):
-        assert message in refused(capsys, room.main, *line), line
+        assert message in refused(capsys, "cka", *line), line

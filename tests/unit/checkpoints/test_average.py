@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import CheckpointError, read_checkpoint
-from fairseq_plugins.checkpoints.average import average_checkpoints, main, select_best, select_last
+from fairseq_plugins.checkpoints.average import average_checkpoints, select_best, select_last
 
 MARKER = "frozen.0123abcd"
 
@@ -135,7 +136,7 @@ def test_the_command_takes_what_its_options_choose(tmp_path, options, seeds):
     for name, seed in {"8": 1, "9": 2, "10": 3, ".best_bleu_1.0": 1, ".best_bleu_2.0": 2}.items():
         write(tmp_path / f"checkpoint{name}.pt", model(seed))
     write(tmp_path / "checkpoint.best_score_1.0.pt", model(1))
-    assert main(["--directory", str(tmp_path), "--output", str(tmp_path / "average.pt"), *options]) == 0
+    assert main(["average", "--directory", str(tmp_path), "--output", str(tmp_path / "average.pt"), *options]) == 0
     expected = sum(model(seed)["words.weight"].double() for seed in seeds) / len(seeds)
     assert torch.equal(read_checkpoint(tmp_path / "average.pt")["model"]["words.weight"], expected.float())
 
@@ -153,7 +154,7 @@ def test_the_command_takes_what_its_options_choose(tmp_path, options, seeds):
 def test_command_refuses(tmp_path, capsys, line, message):
     three(tmp_path)
     with pytest.raises(SystemExit) as stopped:
-        main(line.format(tmp_path).split())
+        main(["average", *line.format(tmp_path).split()])
     assert stopped.value.code == 2
     assert message.format(tmp_path) in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["1.pt", "2.pt", "3.pt"]

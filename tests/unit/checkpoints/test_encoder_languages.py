@@ -5,7 +5,8 @@ import re
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints import CheckpointError, dictionary
+from fairseq_plugins.__main__ import main
+from fairseq_plugins.checkpoints import CheckpointError
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.vocabulary import read_dictionary
 from tests import nlu_builders
@@ -110,10 +111,10 @@ def test_the_command_takes_the_languages(tmp_path, form, capsys):
     nlu_builders.mbart50(tmp_path)
     (tmp_path / "ML50_langs.txt").rename(tmp_path / "languages.txt")
     with pytest.raises(SystemExit):
-        dictionary.main([str(tmp_path), str(tmp_path / "whole.txt")])
+        main(["dictionary", str(tmp_path), str(tmp_path / "whole.txt")])
     assert "no list of its languages; give them" in capsys.readouterr().err
     given = ",".join(nlu_builders.ML50) if form == "list" else str(tmp_path / "languages.txt")
-    assert dictionary.main([str(tmp_path), str(tmp_path / "whole.txt"), "--langs", given]) == 0
+    assert main(["dictionary", str(tmp_path), str(tmp_path / "whole.txt"), "--langs", given]) == 0
     entries = read_dictionary(tmp_path / "whole.txt")
     assert entries[4:] == [*PIECES, *tags(nlu_builders.ML50), "<mask>"]
 
@@ -131,6 +132,6 @@ def test_languages_that_are_not_the_encoders_are_refused(tmp_path, kept, given, 
     if not kept:
         (tmp_path / "ML50_langs.txt").unlink()
     with pytest.raises(SystemExit):
-        dictionary.main([str(tmp_path), str(tmp_path / "whole.txt"), "--langs", given])
+        main(["dictionary", str(tmp_path), str(tmp_path / "whole.txt"), "--langs", given])
     assert re.search(message, capsys.readouterr().err)
     assert not (tmp_path / "whole.txt").exists()

@@ -6,7 +6,8 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_plugins.checkpoints import CheckpointError, dictionary
+from fairseq_plugins.__main__ import main
+from fairseq_plugins.checkpoints import CheckpointError
 from fairseq_plugins.checkpoints.dictionary import write_dictionary
 from fairseq_plugins.checkpoints.encoders import read_encoder, tokenizer_entries
 from fairseq_plugins.checkpoints.fitting import explain
@@ -163,12 +164,12 @@ def test_a_fast_tokenizer_of_bert_gives_the_same(tmp_path, hf):
 
 def test_the_command_writes_the_dictionary(tmp_path, capsys):
     nlu_builders.mbart_cc25(tmp_path)
-    assert dictionary.main([str(tmp_path), str(tmp_path / "whole.txt")]) == 0
+    assert main(["dictionary", str(tmp_path), str(tmp_path / "whole.txt")]) == 0
     assert read_dictionary(tmp_path / "whole.txt") == [*SPECIAL, *PIECES, *tags(LANGUAGES), "<mask>"]
     assert read_encoder(tmp_path).entries == (*SPECIAL, *PIECES, *tags(LANGUAGES), "<mask>")
     (tmp_path / "dict.txt").unlink()
     with pytest.raises(SystemExit) as stopped:
-        dictionary.main([str(tmp_path), str(tmp_path / "again.txt")])
+        main(["dictionary", str(tmp_path), str(tmp_path / "again.txt")])
     assert stopped.value.code == 2 and "nothing beside it tells its entries" in capsys.readouterr().err
 
 

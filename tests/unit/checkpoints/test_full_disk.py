@@ -12,7 +12,8 @@ import torch
 
 import fairseq_plugins  # noqa: F401  makes stock fairseq read checkpoints with options
 from data_prep import cut_checkpoint
-from fairseq_plugins.checkpoints import average, export, write_masked_lm
+from fairseq_plugins.__main__ import main
+from fairseq_plugins.checkpoints import write_masked_lm
 from tests.unit.checkpoints.builders import SIZES, masked_lm_tensors
 
 LIMIT = 2000
@@ -38,9 +39,9 @@ def cut(folder, **config):
 # What writes; the file it writes to.
 REFUSED_BEFORE = ("model.safetensors", "imported.pt")  # the command replaces nothing
 WRITERS = {
-    "average.pt": lambda at: average.main(["--inputs", f"{at}/1.pt", "--output", f"{at}/out/average.pt"]),
-    "model.safetensors": lambda at: export.main([f"{at}/1.pt", f"{at}/out"]),
-    "imported.pt": lambda at: export.main(["import", f"{at}/exported", f"{at}/out/imported.pt"]),
+    "average.pt": lambda at: main(["average", "--inputs", f"{at}/1.pt", "--output", f"{at}/out/average.pt"]),
+    "model.safetensors": lambda at: main(["export", "--format", "safetensors", f"{at}/1.pt", f"{at}/out"]),
+    "imported.pt": lambda at: main(["import", f"{at}/exported", f"{at}/out/imported.pt"]),
     "1.pt": cut,
     "cut/model.safetensors": lambda at: cut(at, vocab_size=7),
     "lm/model.safetensors": lambda at: write_masked_lm(at / "out", SIZES, masked_lm_tensors(), torch.float32),
@@ -50,7 +51,7 @@ WRITERS = {
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_full_disk(tmp_path, capsys, name):
     torch.save(STATE, tmp_path / "1.pt")
-    export.main([str(tmp_path / "1.pt"), str(tmp_path / "exported"), "--no-dictionaries"])
+    main(["export", "--format", "safetensors", str(tmp_path / "1.pt"), str(tmp_path / "exported"), "--no-dictionaries"])
     (tmp_path / "dict.txt").write_text("a 1\n")
     out = tmp_path / "out"
     out.mkdir()

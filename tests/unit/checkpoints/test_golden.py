@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.checkpoints.export import main as export
+from fairseq_plugins.__main__ import main
 from fairseq_plugins.models.sga import SGAModel
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 FORMAT_1 = GOLDEN / "format1"
+EXPORT = ("export", "--format", "safetensors")
 PATH = re.compile(rb"/(?:work|root|home|tmp|opt|mnt|scratch|Users|var)/[\w./-]*")
 
 
@@ -43,6 +44,6 @@ def test_format_1_translates_in_python():
 def test_format_1_decodes_as_it_did_itself_and_exported(tmp_path, run_cli, user_dir):
     expected = (FORMAT_1 / "expected.de").read_text(encoding="utf-8").splitlines()
     assert decode(run_cli, user_dir, FORMAT_1, FORMAT_1 / "checkpoint.pt") == expected
-    assert export([str(FORMAT_1 / "checkpoint.pt"), str(tmp_path / "folder")]) == 0
-    assert export(["import", str(tmp_path / "folder"), str(tmp_path / "model.pt")]) == 0
+    assert main([*EXPORT, str(FORMAT_1 / "checkpoint.pt"), str(tmp_path / "folder")]) == 0
+    assert main(["import", str(tmp_path / "folder"), str(tmp_path / "model.pt")]) == 0
     assert decode(run_cli, user_dir, tmp_path / "folder", tmp_path / "model.pt") == expected

@@ -11,10 +11,13 @@ from fairseq import checkpoint_utils, options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
-from fairseq_plugins.checkpoints import CheckpointError, export, fingerprint, read_checkpoint, reading, write_masked_lm
+from fairseq_plugins.__main__ import main
+from fairseq_plugins.checkpoints import CheckpointError, fingerprint, read_checkpoint, reading, write_masked_lm
 from fairseq_plugins.checkpoints.export import export_checkpoint, from_json, import_checkpoint, to_json
 from fairseq_plugins.checkpoints.pipeline import read_masked_lm
 from tests import builders
+
+EXPORT = ("export", "--format", "safetensors")
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # hydra's own deprecations, called by fairseq
 
@@ -108,7 +111,7 @@ def test_round_trip_is_bit_equal_and_loads_in_fairseq(tmp_path, data, case):
 def test_half_the_size(tmp_path, data):
     """float16 with the ties kept, loaded back by fairseq as float32; nothing becomes infinite in silence."""
     state = trained(tmp_path / "model.pt", data, "transformer")
-    export.main([str(tmp_path / "model.pt"), str(tmp_path / "folder"), "--half"])
+    main([*EXPORT, str(tmp_path / "model.pt"), str(tmp_path / "folder"), "--half"])
     stored = safetensors.torch.load_file(tmp_path / "folder" / "model.safetensors")
     assert {tensor.dtype for tensor in stored.values() if tensor.is_floating_point()} == {torch.float16}
     tied = json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))["tied"]
@@ -237,7 +240,7 @@ def test_deeply_nested_json_is_refused_by_name(tmp_path, exported, depth):
 def refused(capsys, *line):
     """What the command says where it does nothing."""
     with pytest.raises(SystemExit) as stopped:
-        export.main([str(part) for part in line])
+        main([*([] if line[0] == "import" else EXPORT), *map(str, line)])
     assert stopped.value.code == 2
     return capsys.readouterr().err
 
@@ -247,9 +250,9 @@ def test_the_command_replaces_no_folder(tmp_path, data, capsys):
     file, folder = str(saved(tmp_path / "model.pt", {"a": torch.ones(2)})), tmp_path / "folder"
     folder.mkdir()
     (folder / "notes").write_text("kept")
-    assert export.main([file, str(folder), "--data", str(data)]) == 0
+    assert main([*EXPORT, file, str(folder), "--data", str(data)]) == 0
     assert (folder / "dict.en.txt").read_bytes() == (data / "dict.en.txt").read_bytes()
-    assert export.main([file, str(tmp_path / "new" / "bare"), "--no-dictionaries"]) == 0
+    assert main([*EXPORT, file, str(tmp_path / "new" / "bare"), "--no-dictionaries"]) == 0
     assert len(list((tmp_path / "new" / "bare").iterdir())) == 2
     for name in ("config.json", "model.safetensors", "dict.de.txt"):
         other = tmp_path / name
@@ -265,10 +268,10 @@ def test_the_command_replaces_no_checkpoint(tmp_path, capsys):
     folder, back = tmp_path / "folder", tmp_path / "back.pt"
     for value in (1.0, 2.0):
         file = saved(tmp_path / "model.pt", {"a": torch.full((2,), value)})
-        assert export.main([str(file), f"{folder}{value}", "--no-dictionaries"]) == 0
-    assert export.main(["import", f"{folder}1.0", str(back)]) == 0
+        assert main([*EXPORT, str(file), f"{folder}{value}", "--no-dictionaries"]) == 0
+    assert main(["import", f"{folder}1.0", str(back)]) == 0
     before = back.stat().st_mtime_ns, back.read_bytes()
-    assert export.main(["import", f"{folder}1.0", str(back)]) == 0
+    assert main(["import", f"{folder}1.0", str(back)]) == 0
     assert "back.pt: is there already" in refused(capsys, "import", f"{folder}2.0", back)
     assert (back.stat().st_mtime_ns, back.read_bytes()) == before
     assert "expected a folder with config.json" in refused(capsys, "import", tmp_path, tmp_path / "new.pt")

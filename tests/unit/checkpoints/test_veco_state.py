@@ -10,7 +10,8 @@ import torch
 from fairseq import checkpoint_utils, models
 from omegaconf import OmegaConf
 
-from fairseq_plugins.checkpoints import CheckpointError, average, export, read_checkpoint, read_masked_lm
+from fairseq_plugins.__main__ import main
+from fairseq_plugins.checkpoints import CheckpointError, average, read_checkpoint, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.export import export_checkpoint, import_checkpoint
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
@@ -79,7 +80,7 @@ def test_every_name_of_the_folder_has_its_place(found):
 
 def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder, found, tmp_path):
     file = tmp_path / "veco.pt"
-    assert export.main(["import", str(folder), str(file)]) == 0
+    assert main(["import", str(folder), str(file)]) == 0
     content = checkpoint_utils.load_checkpoint_to_cpu(str(file))
     state = content["model"]
     assert content["optimizer_history"][-1]["num_updates"] == 0
@@ -124,7 +125,7 @@ def test_what_is_no_whole_veco_is_refused(tmp_path, capsys, edit, config, messag
     with pytest.raises(CheckpointError, match=message):
         veco_state_from_folder(path)
     with pytest.raises(SystemExit):
-        export.main(["import", str(path), str(tmp_path / "y.pt")])
+        main(["import", str(path), str(tmp_path / "y.pt")])
     assert not (tmp_path / "y.pt").exists() and "checkpoint" in capsys.readouterr().err
 
 

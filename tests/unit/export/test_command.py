@@ -7,6 +7,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from omegaconf import OmegaConf
 from torch import nn
 
+from fairseq_plugins.__main__ import main
 from fairseq_plugins.export import command, slots
 from fairseq_plugins.translate import Translator
 from tests import builders
@@ -35,7 +36,7 @@ def checkpoint(tmp_path):
 
 def refused(capsys, *line):
     with pytest.raises(SystemExit) as stopped:
-        command.main([str(word) for word in line])
+        main(["export", *map(str, line)])
     assert stopped.value.code == 2
     return capsys.readouterr().err
 

@@ -13,10 +13,10 @@ from omegaconf import OmegaConf
 from torch.testing import assert_close
 
 from data_prep.nlu_pieces import SentencePieces
+from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
 from fairseq_plugins.data.question_dataset import QuestionDataset, QuestionSet
 from fairseq_plugins.data.question_files import QuestionEntry
-from fairseq_plugins.export import command
 from fairseq_plugins.export import folder as folders
 from fairseq_plugins.models.nlu import load_text_encoder
 from fairseq_plugins.ops.answer_spans import best_rows, best_spans, outside_passage
@@ -80,7 +80,7 @@ class Trained:
 def exported(path, *options):
     """The model as its real graphs compute it; making them takes seconds."""
     folder = path.parent / f"out{''.join(options)}"
-    assert command.main([str(path), str(folder), *options]) == 0
+    assert main(["export", str(path), str(folder), *options]) == 0
     return load(folder, threads=1)
 
 
@@ -281,7 +281,7 @@ def test_int8_stays_near_and_names_what_it_rounds(tmp_path):
 
 def refused(message, path, *options, capsys):
     with pytest.raises(SystemExit):
-        command.main([str(path), str(path.parent / "refused"), *options])
+        main(["export", str(path), str(path.parent / "refused"), *options])
     assert message in capsys.readouterr().err
     assert not (path.parent / "refused").exists()
 

@@ -9,9 +9,9 @@ import torch
 from fairseq import models
 from torch.testing import assert_close
 
+from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import CheckpointError, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.export import command
 from fairseq_plugins.export.huggingface import export_huggingface
 from fairseq_plugins.export.huggingface_seq2seq import import_seq2seq
 from tests import adapter_builders, builders, deltalm_builders, nlu_builders, veco_builders
@@ -55,7 +55,7 @@ def failure(message, *arguments, **options):
 @pytest.mark.parametrize("build", [nlu_builders.mbart_cc25, nlu_builders.mbart50, nlu_builders.nllb_fairseq])
 def test_an_encoder_decoder_computes_the_same_there_and_comes_back(tmp_path, hf, build):
     model, folder, back = build(tmp_path), tmp_path / "out", tmp_path / "back.pt"
-    assert command.main([str(tmp_path), str(folder), "--format", "huggingface"]) == 0
+    assert main(["export", str(tmp_path), str(folder), "--format=huggingface"]) == 0
     theirs = loaded(hf.AutoModelForSeq2SeqLM, folder)
     rows = model.encoder.embed_tokens.num_embeddings
     source, target = nlu_builders.tokens(rows), nlu_builders.tokens(rows, (5, 7, 2))
@@ -66,10 +66,10 @@ def test_an_encoder_decoder_computes_the_same_there_and_comes_back(tmp_path, hf,
     assert expected[kept].std() > 0.1
     assert_close(found[kept], expected[kept], **NEAR)
     assert (folder / "dict.txt").read_text().count("\n") == rows - 4
-    assert command.main(["import", str(folder), str(back)]) == 0
+    assert main(["import", str(folder), str(back)]) == 0
     files.assert_same(torch.load(back, weights_only=False)["model"], model.state_dict())
     with pytest.raises(SystemExit):
-        command.main(["import", str(folder), str(back)])
+        main(["import", str(folder), str(back)])
 
 
 def test_what_comes_back_is_built_by_its_own_options(tmp_path):
@@ -88,7 +88,7 @@ def test_what_comes_back_is_built_by_its_own_options(tmp_path):
 def test_what_transformers_itself_has_written_is_decoded_by_fairseq(tmp_path, hf, kind, changes):
     symbols = nlu_builders.PIECES
     theirs = nlu_builders.huggingface(hf, kind, tmp_path / "theirs", 4 + len(symbols), **changes)
-    assert command.main(["import", str(tmp_path / "theirs"), str(tmp_path / "model.pt")]) == 0
+    assert main(["import", str(tmp_path / "theirs"), str(tmp_path / "model.pt")]) == 0
     state = torch.load(tmp_path / "model.pt", weights_only=False)
     ours = models.build_model(state["cfg"]["model"], nlu_builders.task_of(symbols)).eval()
     ours.load_state_dict(state["model"])
@@ -162,7 +162,7 @@ def test_the_frozen_masked_lm_of_an_sga_is_written_alone(tmp_path):
         model = builders.sga_model(module, frozen_options={"save_weights": save})
         torch.save({"args": options, "model": model.state_dict()}, tmp_path / f"{name}.pt")
     failure("holds no frozen masked LM", tmp_path / "trained.pt", tmp_path / "out", frozen=True)
-    assert command.main([str(tmp_path / "whole.pt"), str(tmp_path / "out"), "--format", "huggingface", "--frozen"]) == 0
+    assert main(["export", str(tmp_path / "whole.pt"), str(tmp_path / "out"), "--format=huggingface", "--frozen"]) == 0
     found = read_masked_lm(tmp_path / "out")
     files.assert_same(found.tensors, dict(module.named_parameters()))
     assert found.fingerprint == model.frozen.fingerprint

@@ -53,20 +53,19 @@ def test_the_last_screen_has_the_path_as_it_was_typed(run, tmp_path, monkeypatch
     assert screen == show(name).strip() and "FOLDER" not in screen and "**Fit for text" in screen
     programs = tmp_path / "programs"  # each writes down its words
     programs.mkdir()
-    for program in ("python", "make"):
+    for program in ("fairseq-plugins", "make"):
         (programs / program).write_text(f'#!/bin/sh\nprintf "%s\\n" {program} "$@"\n')
         (programs / program).chmod(0o755)
     commands = screen.partition("```bash\nsource .venv/bin/activate\n")[2].partition("```")[0]
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
     output = subprocess.check_output(["bash", "-c", commands], env=environment, text=True)
-    python, _, serve = output.partition("make\n")
-    words = python.splitlines()
-    assert words[:4] == ["python", "-m", "fairseq_plugins", "translate"] and words[5:] == [
-        *("--input", "TEXT", "--output", "TRANSLATION")
-    ]
-    assert serve == f"serve\nMODEL={words[4]}\n"
+    line, _, serve = output.partition("make\n")
+    program, verb, folder, *options = line.splitlines()
+    assert (program, verb) == ("fairseq-plugins", "translate")
+    assert options == ["--input", "TEXT", "--output", "TRANSLATION"]
+    assert serve == f"serve\nMODEL={folder}\n"
     model = tmp_path / name / "translator" / "at" / "model.pt"
-    assert translate.checkpoint(words[4]).samefile(model)
+    assert translate.checkpoint(folder).samefile(model)
 
 
 def test_the_page_that_is_kept_holds_no_path(run):

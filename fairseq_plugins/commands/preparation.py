@@ -1,0 +1,33 @@
+"""Verbs of ``data_prep`` that belong to the life of a model: they are listed here and run there."""
+
+import importlib
+import sys
+from typing import Callable, Sequence
+
+from ..own_commands import PROGRAM
+
+
+def forward(verb: str, module: str) -> Callable[[Sequence[str]], int]:
+    """Make the function that runs a module of ``data_prep`` and ends with one sentence."""
+
+    def run(words: Sequence[str]) -> int:
+        try:
+            work = importlib.import_module(f"data_prep.{module}").main
+        except ModuleNotFoundError as error:
+            remedy = "Run it from the checkout, or install the wheel."
+            sys.exit(f"{PROGRAM} {verb}: error: {error}. {remedy}")
+        input_error = importlib.import_module("data_prep.io").InputError
+        try:
+            work(list(words))
+        except (input_error, OSError) as error:
+            sys.stderr.write(f"{PROGRAM} {verb}: error: {error}\n")
+            return 2
+        return 0
+
+    return run
+
+
+COMMANDS = {
+    "cut-vocabulary": forward("cut-vocabulary", "cut_vocabulary"),
+    "score": forward("score", "score"),
+}

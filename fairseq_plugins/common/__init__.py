@@ -1,0 +1,1 @@
+"""Parts that several papers share; they lie between the papers and ``ops``."""
