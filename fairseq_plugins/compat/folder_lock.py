@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch.distributed as dist
 
-from .patch import Patch
+from .patch import Harm, Patch
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +25,9 @@ LEFT_OVER = re.compile(r"\.checkpoint(_best|_last|_?\d|\.best_).*\.pt\.[0-9a-f]{
 
 FOLDER_LOCK = Patch(
     name="folder_lock",
-    reason="two runs with one --save-dir overwrite and resume from each other's checkpoints; the second one is now refused",
-    last=True,  # the first look into the folder
+    harm=Harm.DATA_LOSS,
+    defect="two runs with one --save-dir overwrite each other's checkpoints and resume from them; "
+    "a user's file 'dummy' there is removed",
 )
 
 _held: Dict[str, Tuple[int, int]] = {}  # descriptor and number of runs of this process by folder

@@ -7,7 +7,6 @@ from typing import Any, Optional, Sequence
 from fairseq import options, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from ..compat.options import check_precision
 from ..own_commands import run
 from .rehearsal import rehearse
 from .replicas import replicas
@@ -62,8 +61,8 @@ def check(cfg: Any) -> None:
     """Raise ValueError for options that are not planned, or that a training would refuse."""
     if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
         raise ValueError("--max-tokens or --batch-size is needed: it says how large a batch is")
-    if cfg.common.cpu:
-        check_precision(cfg.common)
+    if cfg.common.cpu and cfg.common.fp16:
+        raise ValueError("--fp16 trains on a GPU; valid on CPU: --bf16, or neither")
     given = [(part, name, getattr(cfg[part], name)) for part, name in UNPLANNED]
     given += [("", "model_parallel_size", cfg.common.model_parallel_size != 1)]
     given += [("", "zero_sharding", cfg.distributed_training.zero_sharding != "none")]

@@ -1,8 +1,13 @@
 """Batches: none is missing, and new ones for each epoch are the default wherever the user says nothing."""
 
+import gc
+import weakref
+from unittest.mock import MagicMock
+
 import numpy as np
 import pytest
 from fairseq.data import data_utils
+from fairseq.trainer import Trainer
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
@@ -49,3 +54,19 @@ def test_a_hydra_run_that_says_nothing(monkeypatch, tmp_path, overrides, yaml, u
     assert batches._hydra_left_unset(cfg) == unset
     cfg.dataset.update_epoch_batch_itr = True
     assert not batches._hydra_left_unset(cfg)
+
+
+def test_the_workers_of_an_epoch_end_with_it():
+    """Their iterator holds itself through a cycle."""
+
+    class Iterator:
+        def __init__(self):
+            self.myself = self
+
+    gc.disable()
+    last = weakref.ref(Iterator())
+    trainer = MagicMock(cfg=OmegaConf.create({"dataset": {"num_workers": 2}}), tpu=False)
+    assert last() is not None
+    Trainer.begin_epoch(trainer, 2)
+    gc.enable()
+    assert last() is None
