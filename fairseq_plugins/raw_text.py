@@ -26,7 +26,7 @@ def read_lines(path: str) -> Iterator[str]:
                 yield line.decode("utf-8").rstrip("\r\n")
             except UnicodeDecodeError:
                 raise ValueError(
-                    f"--input {path}: line {number} is not UTF-8; valid: one UTF-8 sentence per line"
+                    f"--input {path}: line {number} is not UTF-8; valid: a UTF-8 sentence per line"
                 ) from None
 
 

@@ -31,8 +31,8 @@ EPOCH_RESUME = Patch(
 RESAMPLED_ORDER = Patch(
     name="resampled_order",
     harm=Harm.WRONG_RESULT,
-    defect="multilingual_denoising and multilingual_masked_lm sort the texts of an epoch by the lengths "
-    'of the first epoch, so a resumed run differs or stops with "dataloader mismatch"',
+    defect="multilingual_denoising and multilingual_masked_lm sort the texts of an epoch by the "
+    'lengths of the first epoch, so a resumed run differs or stops with "dataloader mismatch"',
 )
 
 
@@ -66,7 +66,7 @@ def batch_by_size(
     if not isinstance(indices, np.ndarray):
         indices = np.fromiter(indices, dtype=np.int64, count=-1)
     if len(indices) == 0:
-        return []  # stock raises IndexError; fairseq reports the empty dataset later
+        return []  # stock raises IndexError; fairseq reports the empty set later
     limits = (max_tokens, max_sentences, required_batch_size_multiple, fixed_shapes)
     batches = list(stock(indices, num_tokens_fn, num_tokens_vec, *limits))
     covered = sum(len(batch) for batch in batches)
@@ -85,7 +85,7 @@ def _resume_changes_batches() -> bool:
 
 @EPOCH_RESUME.replace("fairseq.options:parse_args_and_arch")
 def parse_args_and_arch(stock: Any, parser: ArgumentParser, *args: Any, **kwargs: Any) -> Any:
-    """Make True the default of the option; stock has None, then the value of --grouped-shuffling."""
+    """Make True the default of the option; stock takes the value of --grouped-shuffling."""
     if any(action.dest == OPTION and action.default is None for action in parser._actions):
         parser.set_defaults(**{OPTION: True})
     return stock(parser, *args, **kwargs)
@@ -97,7 +97,7 @@ def start_trainer(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any)
     if _hydra_left_unset(cfg):
         with open_dict(cfg):
             cfg.dataset[OPTION] = True
-        logger.info(f"dataset.{OPTION}: using true, so that a resumed run equals a whole one")
+        logger.info(f"dataset.{OPTION}: true, so that a resumed run equals a whole one")
     stock(trainer, cfg, *args, **kwargs)
 
 

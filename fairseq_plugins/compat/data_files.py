@@ -1,7 +1,7 @@
 """Refuse a damaged data-bin, or one of another dictionary, when it is opened.
 
-The index must describe the ``.bin`` file, and every id must be an entry of the dictionary. The files
-are mapped into memory and read in blocks, once per process while their sizes and times are the same.
+The index must describe the ``.bin`` file, and every id must be an entry of the dictionary. Files
+are mapped into memory and read in blocks, once per process while sizes and times stay the same.
 """
 
 import os
@@ -15,7 +15,7 @@ from .patch import Harm, Patch
 DAMAGED_DATA = Patch(
     name="damaged_data",
     harm=Harm.WRONG_RESULT,
-    defect="a damaged .bin or .idx, or one of another dictionary, is trained on and decoded in silence",
+    defect="a damaged .bin or .idx, or one of another dictionary, is trained on without an error",
     upstream="facebookresearch/fairseq#2644, #3903, #5543",
 )
 BLOCK_SIZE = 1 << 18
@@ -120,7 +120,8 @@ def _map_arrays(index: str, start: int, *shapes: Tuple[Any, int]) -> List[np.nda
     expected = start + sum(np.dtype(dtype).itemsize * length for dtype, length in shapes)
     size = os.path.getsize(index)
     if size != expected:
-        fault = f"has {size:,} bytes, expected {expected:,} for the {shapes[-1][1]:,} rows that it names"
+        rows = shapes[-1][1]
+        fault = f"has {size:,} bytes, expected {expected:,} for the {rows:,} rows that it names"
         raise _damaged(index, fault)
     arrays = []
     for dtype, length in shapes:
@@ -160,8 +161,8 @@ def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
         dictionary: a fairseq dictionary.
 
     Raises:
-        ValueError: there is no id, an id lies beyond the dictionary, or a row ends in ``<s>``, as after
-            a block of zeros was written.
+        ValueError: there is no id, an id lies beyond the dictionary, or a row ends in ``<s>``, as
+            after a block of zeros was written.
     """
     entries, shift = len(dictionary), rows.shift
     if not np.issubdtype(rows.ids.dtype, np.integer):
@@ -185,8 +186,9 @@ def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
 
 def _wrong_id(path: str, rows: Rows, position: int, valid: str) -> ValueError:
     row = sum(int(np.count_nonzero(ends <= position)) for _, _, ends in rows.blocks())
+    entry = int(rows.ids[position]) - rows.shift
     return ValueError(
-        f"{path}.bin: has the id {int(rows.ids[position]) - rows.shift:,} in row {row + 1:,}; {valid}. "
+        f"{path}.bin: has the id {entry:,} in row {row + 1:,}; {valid}. "
         "The file is damaged, or the dictionary is cut or another one than it was made with: "
         "run fairseq-preprocess again"
     )

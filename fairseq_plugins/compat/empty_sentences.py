@@ -50,24 +50,17 @@ class EmptySentences:
         """Decode the sentences that have text; an empty one gets an empty hypothesis."""
         source = sample["net_input"]["src_tokens"]  # (B, S)
         has_text = self._rows_with_text(source)
+        step = functools.partial(self.stock_step, generator, models)
         if all(has_text):
-            return self.stock_step(  # type: ignore[no-any-return]
-                generator, models, sample, prefix_tokens=prefix_tokens, constraints=constraints
-            )
-        rows = torch.tensor(has_text).nonzero()[:, 0]
+            return step(sample, prefix_tokens=prefix_tokens, constraints=constraints)
         decoded: List[List[Dict[str, Any]]] = []
         if any(has_text):
+            rows = torch.tensor(has_text).nonzero()[:, 0]
             select = functools.partial(_select, rows=rows, batch_size=len(source))
             net_input = {name: select(part) for name, part in sample["net_input"].items()}
-            decoded = list(
-                self.stock_step(
-                    generator,
-                    models,
-                    {**sample, "net_input": net_input},
-                    prefix_tokens=select(prefix_tokens),
-                    constraints=select(constraints),
-                )
-            )
+            text_sample = {**sample, "net_input": net_input}
+            prefix_tokens, constraints = select(prefix_tokens), select(constraints)
+            decoded = list(step(text_sample, prefix_tokens=prefix_tokens, constraints=constraints))
         hypotheses = iter(decoded)
         return [next(hypotheses) if text else [self._empty_hypothesis(source)] for text in has_text]
 

@@ -1,4 +1,4 @@
-"""Let stock mBART run, keep the order of its languages, and undo the beam size that a generator sets."""
+"""Let stock mBART run, keep the order of its languages, and undo the beam size of a generator."""
 
 from typing import Any, Dict, List
 
@@ -14,20 +14,21 @@ BEAM_ATTRIBUTES = ("beam_size", "_beam_size", "reorder_encoder_out")
 MBART_TASK = Patch(
     name="mbart_task",
     harm=Harm.PAPER_BLOCKED,
-    defect="translation_from_pretrained_bart, on which CSR stands, reads self.args, which no longer exists",
+    defect="translation_from_pretrained_bart, on which CSR stands, reads self.args, which is gone",
     upstream="facebookresearch/fairseq#3169, #4479",
 )
 MBART_LANGUAGES = Patch(
     name="mbart_languages",
     harm=Harm.WRONG_RESULT,
-    defect="translation_from_pretrained_bart takes any --langs: a language silently gets the id of another, or <unk>",
+    defect="translation_from_pretrained_bart takes any --langs: a language silently gets the id of "
+    "another language, or that of <unk>",
     upstream="no report found; the help of --langs alone asks for the order",
 )
 BEAM_SIZE = Patch(
     name="beam_size",
     harm=Harm.WRONG_RESULT,
-    defect="making a generator sets mBART's beam size for good: later training and validation batches are "
-    "read as copies for a beam (--eval-bleu), and a second generator decodes with the first beam size",
+    defect="making a generator sets mBART's beam size for good: later training and validation "
+    "batches are read as copies for a beam (--eval-bleu), and a second generator keeps it",
 )
 
 
@@ -76,7 +77,8 @@ def build_model(stock: Any, task: Any, cfg: Any, from_checkpoint: bool = False) 
         if f"[{language}]" not in getattr(task, f"{option}_dictionary"):
             raise ValueError(
                 f"--{option}-lang {language}: the dictionary has no [{language}], because --langs "
-                f"{','.join(task.langs)} lacks it; valid: the languages of the pretrained model, in its order"
+                f"{','.join(task.langs)} lacks it; valid: the languages of the pretrained model, "
+                "in its order"
             )
     if not from_checkpoint:
         compare_start(task.langs, task.cfg, "--langs")

@@ -15,7 +15,7 @@ DECODING_BUILDS = Patch(
 ENCODER_FAST_PATH = Patch(
     name="encoder_fast_path",
     harm=Harm.PAPER_BLOCKED,
-    defect='in 0.12.2 no trained transformer can decode with torch >= 1.13 ("Mask Type should be defined")',
+    defect="no trained transformer of 0.12.2 can decode (Mask Type should be defined)",
     upstream="facebookresearch/fairseq#4858, #4899",
 )
 LAYER = "fairseq.modules.transformer_layer:TransformerEncoderLayerBase"

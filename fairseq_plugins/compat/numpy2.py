@@ -9,8 +9,8 @@ from .patch import Harm, ModuleProxy, Patch, source_has
 NUMPY2 = Patch(
     name="numpy2",
     harm=Harm.PAPER_BLOCKED,
-    defect="np.compat.long is gone from numpy 2, so --sample-break-mode eos of masked LMs, language "
-    "models and DeltaLM's span corruption raises AttributeError",
+    defect="np.compat.long is gone from numpy 2, so --sample-break-mode eos of masked LMs, "
+    "language models and DeltaLM's span corruption raises AttributeError",
     upstream="facebookresearch/fairseq#4945, #5645",
 )
 

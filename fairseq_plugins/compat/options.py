@@ -11,8 +11,8 @@ PIECES = "sentencepiece"
 BF16 = Patch(
     name="bf16",
     harm=Harm.PAPER_BLOCKED,
-    defect="--bf16 on the command line switches to TPU, so a paper's training in bfloat16 fails without "
-    "torch_xla (xla_device)",
+    defect="--bf16 on the command line switches to TPU, so a paper's training in bfloat16 fails "
+    "without torch_xla (xla_device)",
     upstream="facebookresearch/fairseq#4696",
 )
 TWICE_JOINED = Patch(

@@ -18,20 +18,20 @@ RESETS = ("reset_optimizer", "reset_lr_scheduler", "reset_meters", "reset_datalo
 RESTARTED_RUNS = Patch(
     name="restarted_runs",
     harm=Harm.DATA_LOSS,
-    defect="a job that is started again reads --restore-file anew, trains from there and overwrites the "
-    "checkpoints of the run; for tasks with continues_its_own_run",
+    defect="a job that is started again reads --restore-file anew, trains from there and "
+    "overwrites the checkpoints of the run; for tasks with continues_its_own_run",
 )
 INHERITED_HOURS = Patch(
     name="inherited_hours",
     harm=Harm.WRONG_RESULT,
-    defect="--stop-time-hours counts the hours of the checkpoint that a run starts from, so the run ends too "
-    "early; for tasks with counts_its_own_hours",
+    defect="--stop-time-hours counts the hours of the checkpoint that a run starts from, so the "
+    "run ends too early; for tasks with counts_its_own_hours",
 )
 
 
 @contextmanager
 def changed(cfg: Any, **values: Any) -> Iterator[None]:
-    """Set options for the length of a block, for stock code that reads them from the configuration."""
+    """Set options for the length of a block; stock code reads them from the configuration."""
     before = {name: getattr(cfg, name) for name in values}
     try:
         for name, value in values.items():
@@ -95,7 +95,7 @@ def _is_last(trainer: Any, filename: str) -> bool:
 
 
 def _restore_updates(trainer: Any, path: str) -> None:
-    """Take the number of updates and the schedule from the history of a checkpoint without optimizer."""
+    """Take updates and schedule from the history of a checkpoint without optimizer."""
     history = trainer._optim_history or []
     updates = history[-1].get("num_updates", 0) if history else 0
     if updates <= trainer.get_num_updates():
@@ -103,6 +103,7 @@ def _restore_updates(trainer: Any, path: str) -> None:
     trainer.lr_scheduler.load_state_dict(history[-1].get("lr_scheduler_state") or {})
     trainer.set_num_updates(updates)
     logger.warning(
-        f"{path} holds no optimizer (--no-save-optimizer-state): going on at update {updates} of the schedule "
-        f"(learning rate {trainer.get_lr():g}), but the optimizer's moments are lost and build up again"
+        f"{path} holds no optimizer (--no-save-optimizer-state): going on at update {updates} of "
+        f"the schedule (learning rate {trainer.get_lr():g}), but the optimizer's moments are lost "
+        "and build up again"
     )

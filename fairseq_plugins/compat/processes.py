@@ -1,7 +1,7 @@
 """Train with several processes: torchrun without a GPU, and objects that processes send each other.
 
-fairseq-hydra-train joins the job before it imports the user dir, so a job on CPU is refused there with
-the options to write.
+fairseq-hydra-train joins the job before it imports the user dir, so a job on CPU is refused there
+with the options to write.
 """
 
 import io
@@ -26,8 +26,8 @@ CPU_PROCESSES = Patch(
 DISTRIBUTED_OBJECTS = Patch(
     name="distributed_objects",
     harm=Harm.PAPER_BLOCKED,
-    defect="with several processes no run resumes or starts from a checkpoint: torch >= 2.6 refuses the "
-    "state that rank 0 sends",
+    defect="with several processes no run resumes or starts from a checkpoint: torch >= 2.6 "
+    "refuses the state that rank 0 sends",
     upstream="facebookresearch/fairseq#5611",
 )
 
@@ -56,11 +56,11 @@ def _join_job(training: Any) -> None:
             training.distributed_rank = int(os.environ["RANK"])
             training.distributed_no_spawn = True  # torchrun has started the processes
         elif not training.distributed_no_spawn:
+            method = training.distributed_init_method
             raise ValueError(
-                f"--distributed-init-method {training.distributed_init_method} starts one process for "
-                "each GPU, and none is used: train with torchrun --nproc_per_node N $(which "
-                "fairseq-train) ..., or start each rank yourself with --distributed-no-spawn and "
-                "--distributed-rank"
+                f"--distributed-init-method {method} starts one process for each GPU, and none is "
+                "used: train with torchrun --nproc_per_node N $(which fairseq-train) ..., or start "
+                "each rank yourself with --distributed-no-spawn and --distributed-rank"
             )
         training.device_id = 0
         if training.distributed_backend == "nccl":
@@ -117,9 +117,10 @@ def start_trainer(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any)
     if is_alone and _is_started_by_torchrun():
         size = os.environ["WORLD_SIZE"]
         raise ValueError(
-            f"WORLD_SIZE={size} in the environment, but this process would train alone, as the others "
-            f"would: give --distributed-world-size {size} to fairseq-train; fairseq-hydra-train needs "
-            f"distributed_training.{{distributed_init_method=env://,distributed_world_size={size},"
+            f"WORLD_SIZE={size} in the environment, but this process would train alone, as the "
+            f"others would: give --distributed-world-size {size} to fairseq-train; "
+            "fairseq-hydra-train needs distributed_training."
+            f"{{distributed_init_method=env://,distributed_world_size={size},"
             "distributed_rank='${oc.env:RANK}',distributed_no_spawn=true} and on CPU "
             "distributed_training.distributed_backend=gloo. Unset WORLD_SIZE to train alone"
         )

@@ -30,8 +30,8 @@ EVALUATING_MODULES = (
 SAFE_LOADING = Patch(
     name="safe_loading",
     harm=Harm.EXECUTION,
-    defect="newer fairseq unpickles everything in a checkpoint, archives are unpacked anywhere, and "
-    "damaged numbers are read; older fairseq reads no checkpoint with torch >= 2.6",
+    defect="newer fairseq unpickles everything in a checkpoint, archives are unpacked anywhere, "
+    "and damaged numbers are read; older fairseq reads no checkpoint with torch >= 2.6",
     upstream="facebookresearch/fairseq#5603, #5610, #5611",
 )
 LITERAL_OPTIONS = Patch(
@@ -67,7 +67,7 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
 
 @SAFE_LOADING.step
 def load_safely() -> None:
-    """Cover every ``torch.load`` of fairseq's module, with any arguments, and unpack archives safely."""
+    """Cover every ``torch.load`` of fairseq's module, whatever its arguments, and all archives."""
     from fairseq import checkpoint_utils
 
     checkpoint_utils.torch = ModuleProxy(torch, load=load)
@@ -84,7 +84,8 @@ def load_safely() -> None:
 
 def _refuse_archive(*_: Any, **__: Any) -> Any:
     raise ValueError(
-        "an archive cannot be unpacked safely by this Python; valid: 3.11.4 or newer, or unpack it and give the folder"
+        "an archive cannot be unpacked safely by this Python; valid: Python 3.11.4 or newer, or "
+        "the folder of an unpacked archive"
     )
 
 

@@ -1,4 +1,4 @@
-"""Write checkpoints that are whole after a kill or on a full disk, with the versions of the writer."""
+"""Write whole checkpoints, also at a kill or on a full disk, with the versions of their writer."""
 
 import errno
 import logging
@@ -24,14 +24,14 @@ COPY_BYTES = 16 * 2**20
 ATOMIC_COPIES = Patch(
     name="atomic_copies",
     harm=Harm.DATA_LOSS,
-    defect="only the first file of a save is written under a temporary name; checkpoint_last.pt is often "
-    "a plain copy, which a kill or a full disk truncates",
+    defect="only the first file of a save is written under a temporary name; checkpoint_last.pt is "
+    "often a plain copy, which a kill or a full disk truncates",
     upstream="facebookresearch/fairseq#2684",
 )
 CHECKPOINT_VERSIONS = Patch(
     name="checkpoint_versions",
     harm=Harm.WRONG_RESULT,
-    defect="a checkpoint of a newer format is read as one of this format; each names its writer's versions",
+    defect="a checkpoint of a newer format is read as one of this format: none names its format",
 )
 
 
@@ -63,8 +63,8 @@ def _failed_write(path: str, error: OSError) -> OSError:
     previous = f"The previous {name} is untouched. " if os.path.exists(path) else ""
     return OSError(
         error.errno,
-        f"checkpoint {path} could not be written: {error.strerror or error}. {previous}Make room and "
-        "start the same command again: training resumes from the last whole checkpoint",
+        f"checkpoint {path} could not be written: {error.strerror or error}. {previous}Make room "
+        "and start the same command again: training resumes from the last whole checkpoint",
     )
 
 

@@ -24,8 +24,8 @@ SECONDS_PER_HOUR = 3600
 MISSING_START = Patch(
     name="missing_start",
     harm=Harm.WRONG_RESULT,
-    defect="a --restore-file or --finetune-from-model that is missing or a folder is logged, and training "
-    "starts from random values with exit status 0",
+    defect="a --restore-file or --finetune-from-model that is missing or a folder is logged, and "
+    "training starts from random values with exit status 0",
 )
 FINISHED_RUNS = Patch(
     name="finished_runs",
@@ -105,9 +105,8 @@ def load_and_end(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any) ->
         _restore_patience(extra_state.get(PATIENCE))
     reason = _reached_limit(trainer, epoch_itr)
     if reason:
-        logger.info(
-            f"the run in {cfg.save_dir} has ended before: {reason}; nothing is trained, its files stay as they are"
-        )
+        outcome = "nothing is trained, its files stay as they are"
+        logger.info(f"the run in {cfg.save_dir} has ended before: {reason}; {outcome}")
         epoch_itr = SimpleNamespace(next_epoch_idx=math.nan)  # below no --max-epoch
     return extra_state, epoch_itr
 

@@ -19,14 +19,14 @@ BLEU_SUMS = (
 VALIDATION_TEXT = Patch(
     name="validation_text",
     harm=Harm.WRONG_RESULT,
-    defect="--eval-bleu scores symbols that fairseq-generate strips: mBART's [en] at the end of both sides "
-    "(10 BLEU), <mask>, <pad>",
+    defect="--eval-bleu scores symbols that fairseq-generate strips: mBART's [en] at the end of "
+    "both sides (10 BLEU), <mask>, <pad>",
 )
 VALIDATION_BLEU = Patch(
     name="validation_bleu",
     harm=Harm.WRONG_RESULT,
-    defect="a validation that produced no word logs no BLEU, and --best-checkpoint-metric bleu ends the "
-    "training with a KeyError",
+    defect="a validation that produced no word logs no BLEU, and --best-checkpoint-metric bleu "
+    "ends the training with a KeyError",
 )
 
 
@@ -97,5 +97,5 @@ def bleu_of(meters: Any, prefix: str) -> float:
     counts, totals, sys_len, ref_len = (
         meters[f"{prefix}_{name}"].sum for name in ("counts", "totals", "sys_len", "ref_len")
     )
-    bleu = BLEU.compute_bleu(counts.tolist(), totals.tolist(), int(sys_len), int(ref_len), smooth_method="exp")
-    return round(float(bleu.score), 2)
+    sums = counts.tolist(), totals.tolist(), int(sys_len), int(ref_len)
+    return round(float(BLEU.compute_bleu(*sums, smooth_method="exp").score), 2)

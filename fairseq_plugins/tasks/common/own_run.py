@@ -1,4 +1,4 @@
-"""Define the base class of this package's tasks: how runs continue, and which criterions train them."""
+"""Define the base class of tasks: which checkpoint a run continues, which criterions train it."""
 
 from typing import Any, Tuple
 
@@ -17,8 +17,8 @@ class OwnRun(FairseqTask):
         counts_its_own_hours: ``--stop-time-hours`` counts the hours of the run alone, not those of
             the checkpoint that ``--finetune-from-model``, or ``--restore-file`` with
             ``--reset-meters``, names.
-        continues_its_own_run: a restarted run goes on from its own ``checkpoint_last.pt``, where stock
-            reads ``--restore-file`` again; without the optimizer's state in it
+        continues_its_own_run: a restarted run goes on from its own ``checkpoint_last.pt``, where
+            stock reads ``--restore-file`` again; without the optimizer's state in it
             (``--no-save-optimizer-state``) it goes on from its number of updates.
         criterions: registered names of the criterions that train the task; empty means any.
     """

@@ -2,11 +2,20 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
-from fairseq.data import data_utils
+import torch
+from fairseq.data import (
+    AppendTokenDataset,
+    ListDataset,
+    ResamplingDataset,
+    SortDataset,
+    data_utils,
+)
+from fairseq.tasks import FairseqTask, LegacyFairseqTask
 from fairseq.trainer import Trainer
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
@@ -70,3 +79,16 @@ def test_the_workers_of_an_epoch_end_with_it():
     Trainer.begin_epoch(trainer, 2)
     gc.enable()
     assert last() is None
+
+
+@pytest.mark.parametrize("task_class", [FairseqTask, LegacyFairseqTask])
+def test_texts_that_are_drawn_and_sorted_are_loaded_in_each_epoch(task_class):
+    rows = ListDataset([torch.tensor([5, 2]), torch.tensor([6, 7, 2])], np.array([2, 3]))
+    drawn = ResamplingDataset(rows, size_ratio=2.0, seed=1, epoch=1)
+    task = task_class(SimpleNamespace(data="bin"))
+    task.datasets = {
+        "drawn": SortDataset(AppendTokenDataset(drawn, 2), [np.asarray(drawn.sizes)]),
+        "fixed": SortDataset(rows, [np.asarray(rows.sizes)]),
+        "unsorted": drawn,
+    }
+    assert [split for split in task.datasets if task.has_sharded_data(split)] == ["drawn"]

@@ -4,6 +4,8 @@ from argparse import Namespace
 
 import pytest
 import torch
+from fairseq import options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from fairseq_plugins.compat.empty_sentences import EmptySentences, translates
 from tests import builders
@@ -25,10 +27,16 @@ class Copying:
         return [[{"tokens": row[row != builders.PAD][1:]}] for row in source]
 
 
-def translate(model, rows, **inputs):
+@pytest.fixture(scope="module")
+def task(path):
+    builders.write_pair(path, "test", "de", "en", count=3)
+    words = [str(path), "--task", "sga_translation", "--path", "model.pt", "-s", "de", "-t", "en"]
+    args = options.parse_args_and_arch(options.get_generation_parser(), words)
+    return tasks.setup_task(convert_namespace_to_omegaconf(args).task)
+
+
+def translate(task, model, rows, **inputs):
     """Translate rows of pieces in one batch, as the hub interface and fairseq-interactive do."""
-    task = builders.task()
-    EmptySentences(task)
     tokens = [torch.tensor([*row, builders.EOS]) for row in rows]
     dataset = task.build_dataset_for_inference(tokens, [len(row) for row in tokens])
     batches = task.get_batch_iterator(dataset, max_sentences=8, disable_iterator_cache=True)
@@ -39,12 +47,12 @@ def translate(model, rows, **inputs):
     return [hypotheses[number] for number in range(len(rows))]
 
 
-def test_empty_lines_stay_empty_and_never_reach_the_model():
+def test_empty_lines_stay_empty_and_never_reach_the_model(task):
     model = Copying()
     rows = [EMPTY, [5, 6], EMPTY, [7]]
     expected = [[builders.EOS], [5, 6, builders.EOS], [builders.EOS], [7, builders.EOS]]
-    assert translate(model, rows, prefix_tokens=torch.arange(4)[:, None]) == expected
-    assert translate(model, [EMPTY, EMPTY]) == [[builders.EOS]] * 2
+    assert translate(task, model, rows, prefix_tokens=torch.arange(4)[:, None]) == expected
+    assert translate(task, model, [EMPTY, EMPTY]) == [[builders.EOS]] * 2
     assert model.batch_sizes == [2]
 
 
@@ -57,6 +65,6 @@ def test_sentences_of_a_data_bin_are_decoded_as_they_are():
     assert model.batch_sizes == [1]
 
 
-@pytest.mark.parametrize("options", [Namespace(truncate_source=False), Namespace(data="bin")])
-def test_which_tasks_translate(options):
-    assert translates(options) == hasattr(options, "truncate_source")
+@pytest.mark.parametrize("cfg", [Namespace(truncate_source=False), Namespace(data="bin")])
+def test_which_tasks_translate(cfg):
+    assert translates(cfg) == hasattr(cfg, "truncate_source")
