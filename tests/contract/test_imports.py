@@ -25,6 +25,7 @@ ARROWS = {
 # Files beside the components: what starts commands may import all of them.
 TOP = {"__init__.py": frozenset(ARROWS), "__main__.py": frozenset(ARROWS), "translate.py": frozenset(ARROWS)}
 TOP["own_commands.py"] = TOP["options.py"] = frozenset()
+TOP["raw_text.py"] = frozenset()
 METHODS = {"csr", *(path.parent.name for path in (ROOT / PACKAGE / "models").glob("*/__init__.py"))}
 # Outside the package: what these components may import besides the standard library (None: anything but the second).
 ONLY = {"checkpoints": {"torch", "safetensors", "numpy"}}
