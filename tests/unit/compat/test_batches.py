@@ -8,6 +8,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 import torch
+from fairseq import options
 from fairseq.data import (
     AppendTokenDataset,
     ListDataset,
@@ -45,6 +46,13 @@ def test_every_sentence_is_in_one_batch_and_stock_batches_are_kept(seed):
     assert len(ours) - len(theirs) in (0, 1)
     assert all(limit is None or len(batch) <= limit for batch in ours)
     assert all(max(sizes[batch]) * len(batch) <= tokens for batch in ours)
+
+
+@pytest.mark.parametrize(("words", "expected"), [([], "True"), (["--update-epoch-batch-itr", "False"], "False")])
+def test_a_command_that_says_nothing_makes_new_batches_for_each_epoch(words, expected):
+    line = ["data", "--arch", "transformer", *words]
+    args = options.parse_args_and_arch(options.get_training_parser(), line)
+    assert str(args.update_epoch_batch_itr) == expected  # text until the configuration is made
 
 
 TYPED, WRITTEN = ["++dataset.update_epoch_batch_itr=false"], "dataset: {update_epoch_batch_itr: false}"
