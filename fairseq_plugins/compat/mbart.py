@@ -51,9 +51,11 @@ def alias_args() -> None:
     from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
     def read(task: Any) -> Any:
+        """Return what a subclass has set, else the configuration."""
         return vars(task).get("args", task.cfg)
 
     def write(task: Any, args: Any) -> None:
+        """Set the attribute of this task alone."""
         vars(task)["args"] = args
 
     TranslationFromPretrainedBARTTask.args = property(read, write)

@@ -64,6 +64,7 @@ class Patch:
         """
 
         def register(function: F) -> F:
+            """Note one step per target."""
             for target in targets:
                 self._steps.append(functools.partial(replace_function, target, function))
             return function
@@ -94,6 +95,7 @@ def replace_function(target: str, function: Callable[..., Any]) -> None:
 
     @functools.wraps(stock)
     def replacement(*args: Any, **kwargs: Any) -> Any:
+        """Pass the stock function on with the arguments."""
         return function(stock, *args, **kwargs)
 
     setattr(owner, name, replacement)
@@ -111,6 +113,7 @@ def _inherited_method(owner: Any, name: str) -> Callable[..., Any]:
 
     @functools.wraps(getattr(owner, name))
     def inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the method of the base classes."""
         return getattr(super(owner, self), name)(*args, **kwargs)
 
     return inherited

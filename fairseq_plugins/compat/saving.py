@@ -95,6 +95,7 @@ def copy(stock: Any, src_path: str, dst_path: str, overwrite: bool = False) -> b
         return bool(stock(src_path, dst_path, overwrite=overwrite))
 
     def copy_content(target: BinaryIO) -> None:
+        """Copy the source in blocks."""
         with open(src_path, "rb") as source:
             shutil.copyfileobj(source, target, COPY_BYTES)
 
@@ -116,6 +117,7 @@ def check_formats() -> None:
     stock = checkpoint_utils.torch
 
     def load_checked(file: Any, *args: Any, **kwargs: Any) -> Any:
+        """Load a checkpoint; raise ValueError for a newer format."""
         state = stock.load(file, *args, **kwargs)
         check_versions(state, f"checkpoint {getattr(file, 'name', file)}")
         return state

@@ -49,6 +49,7 @@ def inference_with_bleu(stock: Any, task: Any, generator: Any, sample: Any, mode
     ignored.discard(dictionary.unk())  # the index of <mask> in a dictionary without it
 
     def join_text(tokens: Any, *args: Any, **kwargs: Any) -> str:
+        """Join the pieces of a row up to its end symbol."""
         if len(tokens) and int(tokens[-1]) == getattr(generator, "eos", None):
             tokens = tokens[:-1]
         return str(dictionary.string(tokens, *args, extra_symbols_to_ignore=ignored, **kwargs))
