@@ -27,7 +27,8 @@ from data_prep.files import atomic_path
 
 from .checkpoints.vocabulary import read_json
 from .commands.translate import BUFFER_LINES, MAX_TOKENS, USAGE, build_parser
-from .compat.raw_sentences import cuts_sources, read_lines
+from .compat.empty_sentences import translates
+from .raw_text import SourceCutter, count_room, read_lines
 
 logger = logging.getLogger(__name__)
 
@@ -71,18 +72,24 @@ class Translator(NamedTuple):
     generator: Any
     encoders: Sequence[Any]  # text to pieces, and back in the other order: tokenizer and BPE, if any
 
-    def translate(self, lines: Sequence[str]) -> List[List[Translation]]:
-        """The n best translations of each line."""
+    def translate(self, lines: Sequence[str], first_line: int = 1) -> List[List[Translation]]:
+        """Return the n best translations of each line; one that is too long is cut, with a warning."""
         from fairseq_cli.interactive import make_batches
 
         device = next(self.model.parameters()).device
         longest = utils.resolve_max_positions(self.task.max_positions(), self.model.max_positions())
+        cutter = SourceCutter(count_room(self.task, longest), first_line)
         found: List[List[Translation]] = [[] for _ in lines]
-        for batch in make_batches(list(lines), self.cfg, self.task, longest, self._pieces):
+
+        def encode(text: str) -> str:
+            return cutter.cut(self._pieces(text))
+
+        for batch in make_batches(list(lines), self.cfg, self.task, longest, encode):
             net_input = {"src_tokens": batch.src_tokens.to(device), "src_lengths": batch.src_lengths.to(device)}
             sentences = self.task.inference_step(self.generator, [self.model], {"net_input": net_input})
             for number, hypotheses in zip(batch.ids.tolist(), sentences):
                 found[number] = [self._translation(hypo) for hypo in hypotheses[: self.cfg.generation.nbest]]
+        cutter.warn()
         return found
 
     def _pieces(self, text: str) -> str:
@@ -130,7 +137,7 @@ def work(translator: Translator, source: str, output: IO[str]) -> None:
         buffer = list(islice(lines, translator.cfg.interactive.buffer_size))
         if not buffer:
             break
-        for number, best in enumerate(translator.translate(buffer), start=done + 1):
+        for number, best in enumerate(translator.translate(buffer, done + 1), start=done + 1):
             if several:
                 output.writelines(f"{number}\t{found.score:.4f}\t{found.text}\n" for found in best)
             else:
@@ -194,7 +201,7 @@ def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translato
     """
     state = read_state(path)
     stored = state["cfg"].task
-    if not cuts_sources(stored):
+    if not translates(stored):
         raise ValueError(f"MODEL {path}: was trained with --task {stored._name}, which does not translate")
     folders = data_folders(path, args.data, stored)
     source, target = languages(path, folders, stored, (args.source_lang, args.target_lang))

@@ -1,8 +1,8 @@
-"""Repairs defects of a stock fairseq on today's torch, numpy and Python.
+"""Repair the defects of a stock fairseq that cost data, results or safety, or that stop a paper.
 
-Imported first, because the stock commands import the user dir before they parse their options or read a checkpoint.
-Each patch is applied only where the installed fairseq shows its defect. Switch some off, or all, with the environment
-variable ``FAIRSEQ_PLUGINS_DISABLE_PATCHES`` ("lost_sentences,bf16" or "all").
+Imported first: the stock commands import the user dir before they parse their options or read a
+checkpoint. A patch is applied only if the installed fairseq has its defect. The variable
+``FAIRSEQ_PLUGINS_DISABLE_PATCHES`` switches patches off by name ("lost_sentences,bf16", or "all").
 """
 
 import logging
@@ -10,86 +10,135 @@ import os
 from typing import Dict, Set, Tuple
 
 from ..checkpoints.reading import summary
-from . import (  # noqa: F401  # each registers its patches
+from . import (
     batches,
     data_files,
+    empty_sentences,
     folder_lock,
     mbart,
-    nan,
+    models,
     numpy2,
     options,
+    own_runs,
     processes,
-    raw_sentences,
     reading,
     saving,
     starting,
-    stock_tasks,
     validation,
-    vocabulary_files,
 )
-from .patch import REGISTRY, Patch
+from .patch import Harm, Patch
 
 logger = logging.getLogger(__name__)
 
 VARIABLE = "FAIRSEQ_PLUGINS_DISABLE_PATCHES"
 TESTED_VERSIONS = ("0.12.2", "0.12.3.1")
-PATCHES: Tuple[Patch, ...] = tuple(sorted(REGISTRY, key=lambda patch: patch.last))
+PATCHES: Tuple[Patch, ...] = (
+    # A file can execute.
+    reading.SAFE_LOADING,
+    reading.LITERAL_OPTIONS,
+    # Data is lost.
+    batches.LOST_SENTENCES,
+    saving.ATOMIC_COPIES,
+    # A result is wrong.
+    saving.CHECKPOINT_VERSIONS,  # after SAFE_LOADING: both wrap the torch of checkpoint_utils
+    batches.EPOCH_RESUME,
+    batches.RESAMPLED_ORDER,
+    data_files.DAMAGED_DATA,
+    empty_sentences.EMPTY_SENTENCES,
+    options.TWICE_JOINED,
+    mbart.MBART_LANGUAGES,
+    mbart.BEAM_SIZE,
+    validation.VALIDATION_TEXT,
+    validation.VALIDATION_BLEU,
+    processes.CPU_PROCESSES,
+    starting.MISSING_START,
+    starting.FINISHED_RUNS,
+    own_runs.INHERITED_HOURS,
+    # A paper cannot run.
+    mbart.MBART_TASK,
+    models.DECODING_BUILDS,
+    models.ENCODER_FAST_PATH,
+    numpy2.NUMPY2,
+    options.BF16,
+    processes.DISTRIBUTED_OBJECTS,
+    # Data is lost. The last patch of a function is called first: the lock precedes every other look
+    # into the folder, and RESTARTED_RUNS chooses the file that FINISHED_RUNS judges.
+    own_runs.RESTARTED_RUNS,
+    folder_lock.FOLDER_LOCK,
+)
+"""Every patch, in the order of application."""
+
 _applied: Dict[str, Patch] = {}
 
 
 def applied() -> Tuple[str, ...]:
-    """Names of the patches applied in this process, in order."""
+    """Return the names of the patches applied in this process, in order."""
     return tuple(_applied)
 
 
 def disabled() -> Set[str]:
-    """Names switched off by the environment; a name that is not valid is logged with those that are."""
+    """Return the names that the environment switches off; log a warning for an unknown name."""
     names = {name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()}
-    valid = [patch.name for patch in PATCHES if not patch.always]
+    valid = [patch.name for patch in PATCHES]
     unknown = names - {*valid, "all"}
     if unknown:
-        logger.warning(f"{VARIABLE}: no patch is called {', '.join(sorted(unknown))}; valid: all, {', '.join(valid)}")
+        names_valid = ", ".join(["all", *valid])
+        names_unknown = ", ".join(sorted(unknown))
+        logger.warning(f"{VARIABLE}: no patch is called {names_unknown}; valid: {names_valid}")
     return set(valid) if "all" in names else names & set(valid)
 
 
 def apply() -> Tuple[str, ...]:
-    """Apply every patch that is needed, not switched off and not applied yet; log the versions. Returns ``applied()``.
+    """Apply every patch that is needed, not switched off and not applied yet.
 
-    Raises RuntimeError: a patch that guards against hostile files cannot be applied.
+    Returns:
+        The names of all applied patches.
+
+    Raises:
+        RuntimeError: a patch against the execution of files cannot be applied.
     """
     off = disabled()
     try:
         import fairseq
-
-        version = getattr(fairseq, "__version__", "unknown")
-    except Exception as error:  # nothing to patch, and what needs fairseq reports it better
+    except Exception as error:  # nothing to patch; the import that needs fairseq reports it better
         logger.warning(f"fairseq cannot be imported, so nothing is patched: {error!r}")
         return applied()
+    version, tested = getattr(fairseq, "__version__", "unknown"), ", ".join(TESTED_VERSIONS)
     if version not in TESTED_VERSIONS:
-        logger.warning(f"fairseq {version} was not tested with this package; tested: {', '.join(TESTED_VERSIONS)}")
+        logger.warning(f"fairseq {version} was not tested with this package; tested: {tested}")
     for patch in PATCHES:
-        if patch.name in off and patch.guards:
-            logger.warning(
-                f"{VARIABLE} switches {patch.name} off: read no files that you do not trust ({patch.reason})"
-            )
         if patch.name not in off and patch.name not in _applied:
-            _apply_one(patch)
+            _apply_needed(patch)
+        elif patch.name in off and patch.harm is Harm.EXECUTION:
+            advice = f"read only files that you trust ({patch.reason})"
+            logger.warning(f"{VARIABLE} switches {patch.name} off: {advice}")
     logger.info(f"{summary()}; patched: {', '.join(_applied) or 'nothing'}")
     return applied()
 
 
-def _apply_one(patch: Patch) -> None:
+def _apply_needed(patch: Patch) -> None:
+    """Apply a patch if fairseq has the defect; an error stops the program for Harm.EXECUTION."""
     try:
-        if patch.needed():
+        if patch.is_needed():
             patch.apply()
             _applied[patch.name] = patch
-    except Exception as error:  # an unknown fairseq: its defect stays, the import goes on
-        if patch.guards:
+    except Exception as error:  # an unknown fairseq keeps this defect
+        if patch.harm is Harm.EXECUTION:
             raise RuntimeError(
-                f"the patch {patch.name} guards against hostile files ({patch.reason}) and cannot be applied to this fairseq: "
-                f"{error!r}. Install fairseq {' or '.join(TESTED_VERSIONS)}; {VARIABLE}={patch.name} goes on without it"
+                f"the patch {patch.name} cannot be applied to this fairseq: {error!r} "
+                f"({patch.reason}). Install fairseq {' or '.join(TESTED_VERSIONS)}; "
+                f"{VARIABLE}={patch.name} goes on without it"
             ) from error
         logger.warning(f"patch {patch.name} ({patch.reason}) could not be applied: {error!r}")
 
 
-__all__ = ["PATCHES", "TESTED_VERSIONS", "VARIABLE", "Patch", "applied", "apply", "disabled"]
+__all__ = [
+    "PATCHES",
+    "TESTED_VERSIONS",
+    "VARIABLE",
+    "Harm",
+    "Patch",
+    "applied",
+    "apply",
+    "disabled",
+]

@@ -1,4 +1,4 @@
-"""Batches: none is lost, and a resumed run sees the same ones as an uninterrupted run."""
+"""Keep every sentence in a batch, and give a resumed run the batches of an uninterrupted one."""
 
 import gc
 import logging
@@ -9,27 +9,30 @@ from typing import Any, List
 import numpy as np
 from omegaconf import OmegaConf, open_dict
 
-from .patch import Patch, source_has
+from .patch import Harm, Patch, source_has
 
 logger = logging.getLogger(__name__)
 OPTION = "update_epoch_batch_itr"
 
 LOST_SENTENCES = Patch(
     name="lost_sentences",
-    reason="batch_by_size drops a last batch whose size is no multiple of --required-batch-size-multiple (default 8)",
+    harm=Harm.DATA_LOSS,
+    defect="batch_by_size drops the last batch unless its size is a multiple of "
+    "--required-batch-size-multiple (default 8), in training and in decoding",
     upstream="facebookresearch/fairseq#5036, #5094, #5351",
 )
 EPOCH_RESUME = Patch(
     name="epoch_resume",
-    reason="batches, and the noise drawn by data-loading workers, stay those of the epoch in which the process started, so "
-    "a resumed run is another one; makes --update-epoch-batch-itr True the default (False keeps the cache)",
+    harm=Harm.WRONG_RESULT,
+    defect="batches and the noise of data-loading workers stay those of the epoch in which the "
+    "process started, so a resumed run differs; makes --update-epoch-batch-itr True the default",
     upstream="facebookresearch/fairseq#1156, #2525 (the cache); no report of the defect found",
 )
-
 RESAMPLED_ORDER = Patch(
     name="resampled_order",
-    reason="multilingual_denoising and multilingual_masked_lm draw other texts in every epoch, but sort them by the lengths of "
-    'the first: more padding, and a resumed run has other batches or stops with "dataloader mismatch"',
+    harm=Harm.WRONG_RESULT,
+    defect="multilingual_denoising and multilingual_masked_lm sort the texts of an epoch by the "
+    'lengths of the first epoch, so a resumed run differs or stops with "dataloader mismatch"',
 )
 
 
@@ -39,7 +42,11 @@ def _loses_sentences() -> bool:
 
     sizes = np.ones(3, dtype=np.int64)
     batches = data_utils.batch_by_size(
-        np.arange(3), sizes.__getitem__, num_tokens_vec=sizes, max_sentences=8, required_batch_size_multiple=8
+        np.arange(3),
+        sizes.__getitem__,
+        num_tokens_vec=sizes,
+        max_sentences=8,
+        required_batch_size_multiple=8,
     )
     return sum(len(batch) for batch in batches) < len(sizes)
 
@@ -55,16 +62,16 @@ def batch_by_size(
     required_batch_size_multiple: int = 1,
     fixed_shapes: Any = None,
 ) -> List[Any]:
-    """Stock batches, and a last one of what is missing in them."""
+    """Return the stock batches, and a last one of the sentences that they lack."""
     if not isinstance(indices, np.ndarray):
         indices = np.fromiter(indices, dtype=np.int64, count=-1)
     if len(indices) == 0:
-        return []  # stock raises IndexError here; fairseq's own message about an empty dataset comes later
+        return []  # stock raises IndexError; fairseq reports the empty set later
     limits = (max_tokens, max_sentences, required_batch_size_multiple, fixed_shapes)
     batches = list(stock(indices, num_tokens_fn, num_tokens_vec, *limits))
-    kept = sum(len(batch) for batch in batches)
-    if fixed_shapes is None and kept < len(indices):
-        batches.append(indices[kept:])  # batches are consecutive pieces, so what a dropped last one held is the rest
+    covered = sum(len(batch) for batch in batches)
+    if fixed_shapes is None and covered < len(indices):
+        batches.append(indices[covered:])  # batches are consecutive, so the dropped one is the rest
     return batches
 
 
@@ -78,7 +85,7 @@ def _resume_changes_batches() -> bool:
 
 @EPOCH_RESUME.replace("fairseq.options:parse_args_and_arch")
 def parse_args_and_arch(stock: Any, parser: ArgumentParser, *args: Any, **kwargs: Any) -> Any:
-    """Stock leaves the option None, then the value of --grouped-shuffling, where it is not given."""
+    """Make True the default of the option; stock takes the value of --grouped-shuffling."""
     if any(action.dest == OPTION and action.default is None for action in parser._actions):
         parser.set_defaults(**{OPTION: True})
     return stock(parser, *args, **kwargs)
@@ -86,17 +93,17 @@ def parse_args_and_arch(stock: Any, parser: ArgumentParser, *args: Any, **kwargs
 
 @EPOCH_RESUME.replace("fairseq.trainer:Trainer.__init__")
 def start_trainer(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
-    """Hydra runs have no argument parser."""
+    """Make True the default in a hydra run too, which has no argument parser."""
     if _hydra_left_unset(cfg):
         with open_dict(cfg):
             cfg.dataset[OPTION] = True
-        logger.info(f"dataset.{OPTION} is not set: using true, so that a resumed run equals an uninterrupted one")
+        logger.info(f"dataset.{OPTION}: true, so that a resumed run equals a whole one")
     stock(trainer, cfg, *args, **kwargs)
 
 
 @EPOCH_RESUME.replace("fairseq.trainer:Trainer.begin_epoch")
 def begin_epoch(stock: Any, trainer: Any, epoch: int) -> None:
-    """End the workers of the last epoch, whose iterator holds itself through a cycle."""
+    """End the workers of the last epoch: their iterator is a cycle, so they would add up."""
     if trainer.cfg.dataset.num_workers > 0:
         gc.collect()
     stock(trainer, epoch)
@@ -114,30 +121,37 @@ def _sorts_once() -> bool:
     "fairseq.tasks.fairseq_task:LegacyFairseqTask.has_sharded_data",
 )
 def has_sharded_data(stock: Any, task: Any, split: str) -> bool:
-    """Whether a split is loaded again in every epoch: as stock, and where its texts are drawn anew, to sort them anew too."""
+    """Return True also for texts that are drawn and sorted, so that each epoch loads them anew."""
     from fairseq.data import SortDataset
 
     dataset = task.datasets.get(split)
-    return bool(stock(task, split)) or (isinstance(dataset, SortDataset) and _is_resampled(dataset))
+    is_sorted_sample = isinstance(dataset, SortDataset) and _is_resampled(dataset)
+    return bool(stock(task, split)) or is_sorted_sample
 
 
 def _is_resampled(dataset: Any) -> bool:
+    """Return True if a dataset, or one that it wraps, draws its rows for each epoch."""
     from fairseq.data import ResamplingDataset
 
+    if isinstance(dataset, ResamplingDataset):
+        return True
     parts = [*getattr(dataset, "datasets", ()), getattr(dataset, "dataset", None)]
-    return isinstance(dataset, ResamplingDataset) or any(_is_resampled(part) for part in parts if part is not None)
+    return any(_is_resampled(part) for part in parts if part is not None)
 
 
 def _hydra_left_unset(cfg: Any) -> bool:
-    """True in a hydra run where neither its command line nor its YAML file gives the option."""
+    """Return True in a hydra run if neither its command line nor its YAML file sets the option."""
     from hydra.core.hydra_config import HydraConfig
 
     if not HydraConfig.initialized() or cfg.dataset.get(OPTION, True):
         return False
     hydra: Any = HydraConfig.get()
     name = f"dataset.{OPTION}"
-    sources = hydra.runtime.config_sources if "config_sources" in hydra.runtime else []  # hydra >= 1.1
-    files = [Path(one.path) / f"{hydra.job.config_name}.yaml" for one in sources if one.schema == "file"]
-    written = [OmegaConf.select(OmegaConf.load(file), name) for file in files if file.is_file()]
-    typed = [override for override in hydra.overrides.task if override.lstrip("+").startswith(f"{name}=")]
-    return not typed and all(value is None for value in written)
+    has_sources = "config_sources" in hydra.runtime  # hydra >= 1.1
+    sources = hydra.runtime.config_sources if has_sources else []
+    folders = [Path(source.path) for source in sources if source.schema == "file"]
+    files = [folder / f"{hydra.job.config_name}.yaml" for folder in folders]
+    values = [OmegaConf.select(OmegaConf.load(file), name) for file in files if file.is_file()]
+    overrides = [text.lstrip("+") for text in hydra.overrides.task]
+    is_overridden = any(text.startswith(f"{name}=") for text in overrides)
+    return not is_overridden and all(value is None for value in values)

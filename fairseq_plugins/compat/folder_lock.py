@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from data_prep.files import LockHeldError, RunLock, leftovers
 
-from .patch import Patch
+from .patch import Harm, Patch
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +21,9 @@ CHECKPOINT = re.compile(r"\.checkpoint(_best|_last|_?\d|\.best_).*\.pt\.")
 
 FOLDER_LOCK = Patch(
     name="folder_lock",
-    reason="two runs with one --save-dir overwrite and resume from each other's checkpoints; the second one is now refused",
-    last=True,  # the first look into the folder
+    harm=Harm.DATA_LOSS,
+    defect="two runs with one --save-dir overwrite each other's checkpoints and resume from them; "
+    "a user's file 'dummy' there is removed",
 )
 
 _locks: Dict[str, RunLock] = {}  # of this process, by folder

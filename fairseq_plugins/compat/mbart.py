@@ -1,68 +1,86 @@
-"""Stock mBART: its task runs, compares its languages with those of the checkpoint that it starts from, resumes or decodes, and
-refuses a language without a tag; a generator's beam size reaches the cross-attention while it generates, and no longer."""
+"""Let stock mBART run, keep the order of its languages, and undo the beam size of a generator."""
 
 from typing import Any, Dict, List
 
 from torch import nn
 
 from ..checkpoints.fitting import LANGUAGES, compare_order, compare_start
-from .patch import Patch, source_has
+from .patch import Harm, Patch, source_has
 
-KEPT = ("beam_size", "_beam_size", "reorder_encoder_out")  # what set_beam_size of stock models changes in their modules
 TASK = "fairseq.tasks.translation_from_pretrained_bart:TranslationFromPretrainedBARTTask"
+BEAM_ATTRIBUTES = ("beam_size", "_beam_size", "reorder_encoder_out")
+"""Attributes of stock modules that ``set_beam_size`` changes."""
 
 MBART_TASK = Patch(
     name="mbart_task",
-    reason="translation_from_pretrained_bart reads self.args, which no longer exists: no command can use the task",
+    harm=Harm.PAPER_BLOCKED,
+    defect="translation_from_pretrained_bart, on which CSR stands, reads self.args, which is gone",
     upstream="facebookresearch/fairseq#3169, #4479",
 )
 MBART_LANGUAGES = Patch(
     name="mbart_languages",
-    reason="translation_from_pretrained_bart takes any --langs: a language silently gets the id of another, or <unk>",
-    upstream="not reported: the order is asked for in the help of --langs alone",
+    harm=Harm.WRONG_RESULT,
+    defect="translation_from_pretrained_bart takes any --langs: a language silently gets the id of "
+    "another language, or that of <unk>",
+    upstream="no report found; the help of --langs alone asks for the order",
 )
 BEAM_SIZE = Patch(
     name="beam_size",
-    reason="making a generator tells mBART its beam size for good: batches of training and validation are then read as copies for "
-    "a beam (--eval-bleu), and a second generator with another beam size decodes with the first one's",
+    harm=Harm.WRONG_RESULT,
+    defect="making a generator sets mBART's beam size for good: later training and validation "
+    "batches are read as copies for a beam (--eval-bleu), and a second generator keeps it",
 )
 
 
 @MBART_TASK.probe
 def _lacks_args() -> bool:
     from fairseq.tasks import LegacyFairseqTask
-    from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask as Task
+    from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
-    if hasattr(Task, "args") or issubclass(Task, LegacyFairseqTask):
+    if hasattr(TranslationFromPretrainedBARTTask, "args"):
         return False
-    return source_has(Task, "self.args.") and not source_has(Task, "self.args =")
+    if issubclass(TranslationFromPretrainedBARTTask, LegacyFairseqTask):
+        return False
+    reads_args = source_has(TranslationFromPretrainedBARTTask, "self.args.")
+    return reads_args and not source_has(TranslationFromPretrainedBARTTask, "self.args =")
 
 
 @MBART_TASK.step
 def alias_args() -> None:
-    """Give the task its configuration under the name that it still uses. A subclass may set another one."""
-    from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask as Task
+    """Give the task its configuration under the name ``args``; a subclass may set another one."""
+    from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
-    Task.args = property(
-        lambda task: vars(task).get("args", task.cfg), lambda task, value: vars(task).update(args=value)
-    )
+    def read(task: Any) -> Any:
+        """Return what a subclass has set, else the configuration."""
+        return vars(task).get("args", task.cfg)
+
+    def write(task: Any, args: Any) -> None:
+        """Set the attribute of this task alone."""
+        vars(task)["args"] = args
+
+    TranslationFromPretrainedBARTTask.args = property(read, write)
 
 
 @MBART_LANGUAGES.probe
 def _compares_nothing() -> bool:
-    from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask as Task
+    from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
-    return not {"state_dict", "build_model"} & set(vars(Task))
+    return not {"state_dict", "build_model"} & set(vars(TranslationFromPretrainedBARTTask))
 
 
 @MBART_LANGUAGES.replace(f"{TASK}.build_model")
 def build_model(stock: Any, task: Any, cfg: Any, from_checkpoint: bool = False) -> Any:
-    """Refuse a language without a tag, which would silently be ``<unk>``, and another order than the pretrained model's."""
-    for option, name in (("source", task.cfg.source_lang), ("target", task.cfg.target_lang)):
-        if f"[{name}]" not in getattr(task, f"{option}_dictionary"):
+    """Build the model.
+
+    Raises:
+        ValueError: a language has no tag, or the order is not that of the pretrained model.
+    """
+    for option, language in (("source", task.cfg.source_lang), ("target", task.cfg.target_lang)):
+        if f"[{language}]" not in getattr(task, f"{option}_dictionary"):
             raise ValueError(
-                f"--{option}-lang {name}: the dictionary has no [{name}], because --langs {','.join(task.langs)} lacks it; valid: "
-                "the languages of the pretrained model, in its order"
+                f"--{option}-lang {language}: the dictionary has no [{language}], because --langs "
+                f"{','.join(task.langs)} lacks it; valid: the languages of the pretrained model, "
+                "in its order"
             )
     if not from_checkpoint:
         compare_start(task.langs, task.cfg, "--langs")
@@ -71,33 +89,36 @@ def build_model(stock: Any, task: Any, cfg: Any, from_checkpoint: bool = False) 
 
 @MBART_LANGUAGES.replace(f"{TASK}.state_dict")
 def state_dict(stock: Any, task: Any) -> Dict[str, Any]:
-    """Keep the languages in checkpoints."""
+    """Add the languages to what checkpoints keep of the task."""
     return {**stock(task), LANGUAGES: {"langs": [str(language) for language in task.langs]}}
 
 
 @MBART_LANGUAGES.replace(f"{TASK}.load_state_dict")
 def load_state_dict(stock: Any, task: Any, state: Dict[str, Any]) -> None:
-    """Compare the languages with those of a checkpoint that is about to be decoded."""
-    others = dict(state)
-    if LANGUAGES in others:
-        compare_order(task.langs, others.pop(LANGUAGES)["langs"], "the checkpoint", "--langs")
-    stock(task, others)
+    """Load the state of the task; raise ValueError unless its languages are those of the task."""
+    stock_state = dict(state)
+    if LANGUAGES in stock_state:
+        compare_order(task.langs, stock_state.pop(LANGUAGES)["langs"], "the checkpoint", "--langs")
+    stock(task, stock_state)
 
 
 @BEAM_SIZE.probe
 def _stays_set() -> bool:
     from fairseq.sequence_generator import EnsembleModel
 
-    told: List[int] = []
+    beam_sizes: List[int] = []
     model: Any = nn.Module()
-    model.set_beam_size = told.append
-    EnsembleModel([model]).set_decoder_beam_size(2)  # all that a generator does when it is made
-    return bool(told)
+    model.set_beam_size = beam_sizes.append
+    EnsembleModel([model]).set_decoder_beam_size(2)  # the constructor of a generator does the same
+    return bool(beam_sizes)
 
 
 @BEAM_SIZE.replace("fairseq.sequence_generator:EnsembleModel.set_decoder_beam_size")
 def set_decoder_beam_size(stock: Any, ensemble: Any, beam_size: int) -> None:
-    """Nothing: models are told when something is generated. A generator that does not tell them expands what they read."""
+    """Do nothing: :func:`generate` sets the beam size while it runs.
+
+    A generator that never calls :func:`generate` expands the encoder's output itself.
+    """
 
 
 @BEAM_SIZE.replace(
@@ -105,18 +126,20 @@ def set_decoder_beam_size(stock: Any, ensemble: Any, beam_size: int) -> None:
     "fairseq.sequence_generator:SequenceGeneratorWithAlignment.generate",
 )
 def generate(stock: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
-    """Let the models read the encoder's output as copies for a beam, and put everything back after."""
+    """Generate with the beam size set in the models, then restore their attributes."""
     from fairseq.sequence_generator import EnsembleModel
 
     ensemble = generator.model
-    before = [
-        (module, {name: vars(module)[name] for name in KEPT if name in vars(module)}) for module in ensemble.modules()
-    ]
+    before = [(module, _beam_attributes(module)) for module in ensemble.modules()]
     try:
-        EnsembleModel.set_decoder_beam_size.__wrapped__(ensemble, generator.beam_size)  # does nothing for 1
+        EnsembleModel.set_decoder_beam_size.__wrapped__(ensemble, generator.beam_size)
         return stock(generator, *args, **kwargs)
     finally:
-        for module, values in before:
-            for name in KEPT:
+        for module, attributes in before:
+            for name in BEAM_ATTRIBUTES:
                 vars(module).pop(name, None)
-            vars(module).update(values)
+            vars(module).update(attributes)
+
+
+def _beam_attributes(module: nn.Module) -> Dict[str, Any]:
+    return {name: vars(module)[name] for name in BEAM_ATTRIBUTES if name in vars(module)}

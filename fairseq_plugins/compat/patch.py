@@ -1,6 +1,7 @@
-"""What a patch is: a defect of the installed fairseq, how it shows, and what takes the place of the functions that have it."""
+"""Describe a patch: one defect of the installed fairseq and the functions that repair it."""
 
 import dataclasses
+import enum
 import functools
 import importlib
 import inspect
@@ -8,99 +9,118 @@ import types
 from typing import Any, Callable, List, Tuple, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
-MARK = "_fairseq_plugins_patch"
-REGISTRY: List["Patch"] = []
-"""Every patch, in the order in which it was made."""
+
+
+class Harm(enum.Enum):
+    """The four reasons for which a patch may exist; a convenience is none."""
+
+    EXECUTION = "a file can execute"
+    DATA_LOSS = "data is lost"
+    WRONG_RESULT = "a result is wrong"
+    PAPER_BLOCKED = "a paper cannot run"
 
 
 @dataclasses.dataclass(eq=False)
 class Patch:
-    """One defect of fairseq and its repair in this process."""
+    """Hold one defect of fairseq and its repair in this process.
 
-    name: str  # switches it off in FAIRSEQ_PLUGINS_DISABLE_PATCHES
-    reason: str  # one line on what goes wrong without it
-    upstream: str = "no report found"  # the issue or pull request
-    guards: bool = False  # protects against hostile files, so that the program stops where it cannot be applied
-    last: bool = False  # applied after all others, so that it comes first when the patched function is called
-    always: bool = False  # cannot be switched off
+    Attributes:
+        name: switches the patch off in ``FAIRSEQ_PLUGINS_DISABLE_PATCHES``.
+        harm: the kind of harm without the patch. After a failed repair of ``Harm.EXECUTION`` the
+            program stops; after another one it goes on with a warning.
+        defect: the harm in one line.
+        upstream: issue or pull request that reports the defect.
+    """
+
+    name: str
+    harm: Harm
+    defect: str
+    upstream: str = "no report found"
 
     def __post_init__(self) -> None:
-        self._targets: List[str] = []
         self._steps: List[Callable[[], None]] = []
-        self._has_defect: Callable[[], bool] = lambda: True
-        REGISTRY.append(self)
+        self._probe: Callable[[], bool] = lambda: True
+
+    @property
+    def reason(self) -> str:
+        """Return harm and defect as one line."""
+        return f"{self.harm.value}: {self.defect}"
 
     def probe(self, function: Callable[[], bool]) -> Callable[[], bool]:
-        """Decorator of the function that tells whether the installed fairseq has the defect. Without one, every fairseq has."""
-        self._has_defect = function
+        """Decorate the function that returns True if the installed fairseq has the defect.
+
+        A patch without a probe is applied to every fairseq.
+        """
+        self._probe = function
         return function
 
     def replace(self, *targets: str) -> Callable[[F], F]:
-        """Decorator of a function that takes the place of ``targets``: ``"module:function"`` or ``"module:Class.method"``.
+        """Decorate a function that takes the place of every target.
 
-        It gets the function that it replaces as its first argument, then the arguments of the call.
+        The function gets the stock function as its first argument, then the arguments of the call.
+
+        Args:
+            targets: ``"module:function"`` or ``"module:Class.method"``.
         """
 
         def register(function: F) -> F:
+            """Note one step per target."""
             for target in targets:
-                self._targets.append(target)
-                self._steps.append(functools.partial(put_instead, target, function, self.name))
+                self._steps.append(functools.partial(replace_function, target, function))
             return function
 
         return register
 
     def step(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Decorator of a function that does another part of the repair."""
+        """Decorate a function that does a part of the repair without replacing one function."""
         self._steps.append(function)
         return function
 
-    def needed(self) -> bool:
-        """True where the installed fairseq has the defect and this patch is not applied yet."""
-        return not any(is_patched(target, self.name) for target in self._targets) and self._has_defect()
+    def is_needed(self) -> bool:
+        """Return True if the installed fairseq has the defect."""
+        return self._probe()
 
     def apply(self) -> None:
-        """Repair the defect. Raises whatever an unknown fairseq makes of it."""
+        """Repair the defect. Errors of an unknown fairseq reach the caller."""
         for step in self._steps:
             step()
 
 
-def _find(target: str) -> Tuple[Any, str]:
+def replace_function(target: str, function: Callable[..., Any]) -> None:
+    """Call ``function`` in place of ``target``, with the stock function as its first argument."""
+    owner, name = _locate(target)
+    stock = getattr(owner, name)
+    if inspect.isclass(owner) and name not in vars(owner):
+        stock = _inherited_method(owner, name)
+
+    @functools.wraps(stock)
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        """Pass the stock function on with the arguments."""
+        return function(stock, *args, **kwargs)
+
+    setattr(owner, name, replacement)
+
+
+def _locate(target: str) -> Tuple[Any, str]:
+    """Return the module or class that holds ``target``, and the last part of its name."""
     module, _, path = target.partition(":")
     *parents, name = path.split(".")
     return functools.reduce(getattr, parents, importlib.import_module(module)), name
 
 
-def put_instead(target: str, function: Callable[..., Any], mark: str) -> None:
-    """Let ``function`` be called in the place of ``target``, with the stock function as its first argument."""
-    owner, name = _find(target)
-    stock = getattr(owner, name)
-    if inspect.isclass(owner) and name not in vars(owner):  # found when it is called
+def _inherited_method(owner: Any, name: str) -> Callable[..., Any]:
+    """Build a method that looks its namesake up in the base classes at each call."""
 
-        @functools.wraps(stock)
-        def inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return getattr(super(owner, self), name)(*args, **kwargs)
+    @functools.wraps(getattr(owner, name))
+    def inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the method of the base classes."""
+        return getattr(super(owner, self), name)(*args, **kwargs)
 
-        stock = inherited
-
-    @functools.wraps(stock)
-    def replacement(*args: Any, **kwargs: Any) -> Any:
-        return function(stock, *args, **kwargs)
-
-    setattr(replacement, MARK, mark)
-    setattr(owner, name, replacement)
-
-
-def is_patched(target: str, mark: str) -> bool:
-    """True if ``target``, or a function that it wraps, was put there under the name ``mark``."""
-    owner, name = _find(target)
-    function = getattr(owner, name)
-    while function is not None and getattr(function, MARK, None) != mark:
-        function = getattr(function, "__wrapped__", None)
-    return function is not None
+    return inherited
 
 
 class ModuleProxy(types.ModuleType):
-    """A module as one importer sees it: some attributes replaced, every other one looked up in the real module."""
+    """A module as one importer sees it: some attributes replaced, all others of the real module."""
 
     def __init__(self, module: types.ModuleType, **replaced: Any) -> None:
         super().__init__(module.__name__, module.__doc__)
@@ -111,5 +131,5 @@ class ModuleProxy(types.ModuleType):
 
 
 def source_has(target: Any, text: str) -> bool:
-    """True if the source code of ``target`` contains ``text``, whatever the spaces and line breaks in either."""
+    """Return True if the source code of ``target`` contains ``text``, blanks ignored in both."""
     return "".join(text.split()) in "".join(inspect.getsource(target).split())

@@ -1,4 +1,4 @@
-"""Reading checkpoints: no code of a file runs, and errors say which file, which object and what to do."""
+"""Read checkpoints without running any code that a file holds."""
 
 import importlib
 import logging
@@ -6,49 +6,51 @@ import os
 import re
 import sys
 import tarfile
-import zipfile
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..checkpoints.inspection import DamagedCheckpoint, check_options, literal
 from ..checkpoints.reading import allowed_globals, load_stream
-from .patch import ModuleProxy, Patch, source_has
+from .patch import Harm, ModuleProxy, Patch
 
 logger = logging.getLogger(__name__)
 
-SAFE_LOADING_IS_SOUND = (2, 10)  # earlier torch has a known flaw in weights_only loading
+SOUND_TORCH = (2, 10)  # earlier torch has a known flaw in weights_only loading
 
-EVALUATING = ("fairseq.utils", "fairseq.models", "fairseq.tasks", "fairseq.criterions", "fairseq.optim")
-"""Modules that call ``eval``; each brings all of its siblings."""
+EVALUATING_MODULES = (
+    "fairseq.utils",
+    "fairseq.models",
+    "fairseq.tasks",
+    "fairseq.criterions",
+    "fairseq.optim",
+)
+"""Modules that call ``eval``; the import of each imports all of its siblings."""
 
 SAFE_LOADING = Patch(
     name="safe_loading",
-    reason="checkpoints hold argparse.Namespace and numpy arrays, which torch >= 2.6 refuses; newer fairseq unpickles "
-    "everything instead; no checksum is compared, and options stored in a file reach eval",
+    harm=Harm.EXECUTION,
+    defect="newer fairseq unpickles everything in a checkpoint, archives are unpacked anywhere, "
+    "and damaged numbers are read; older fairseq reads no checkpoint with torch >= 2.6",
     upstream="facebookresearch/fairseq#5603, #5610, #5611",
-    guards=True,
 )
 LITERAL_OPTIONS = Patch(
     name="literal_options",
-    reason="fairseq passes options to eval, those that a checkpoint brings among them, so a file can run any code",
-    guards=True,
-)
-CHECKPOINT_ERRORS = Patch(
-    name="checkpoint_errors",
-    reason='every error of a model\'s load_state_dict is reported as "Cannot load model parameters"; a ValueError is '
-    "now shown as it was raised",
-    upstream="facebookresearch/fairseq#307",
+    harm=Harm.EXECUTION,
+    defect="fairseq passes options to eval, those that a checkpoint brings among them",
 )
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
-    """``torch.load`` of an open binary file or a path that never unpickles more than ``allowed_globals`` lists.
+    """Load a checkpoint as ``torch.load`` does, but unpickle only what ``allowed_globals`` lists.
 
     Checksums, sizes and the options in the file are checked.
 
-    Raises ValueError: names the file and either what it may not hold or the state the file is in.
+    Args:
+        file: an open binary file or a path.
+
+    Raises:
+        ValueError: the file is damaged or holds a forbidden object; names both.
     """
     kwargs.pop("pickle_module", None)
     if not hasattr(file, "seek"):
@@ -58,87 +60,63 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         state = load_stream(file, name, *args, **kwargs)
     except DamagedCheckpoint as error:
-        raise ValueError(f"{error}. {_way_out(Path(name))}") from None
+        raise ValueError(str(error)) from None  # torch's text recommends to load without the check
     check_options(state, f"checkpoint {name}")
     return state
 
 
-def _way_out(path: Path) -> str:
-    others = [p for p in path.parent.glob("*.pt") if p.name != path.name and zipfile.is_zipfile(p)]
-    names = ", ".join(p.name for p in sorted(others, key=os.path.getmtime, reverse=True)[:3])
-    if not names:
-        return "There is no other checkpoint beside it: remove it to train from the start, or restore a copy"
-    return (
-        f"Use an earlier one (newest first: {names}): copy it over this file to resume the training from there, or name it with "
-        "--path to decode"
-    )
-
-
-@SAFE_LOADING.probe
-def _loads_unsafely() -> bool:
-    from fairseq import checkpoint_utils
-
-    return not isinstance(checkpoint_utils.torch, ModuleProxy)  # a fairseq that has weights_only=True checks no options
-
-
 @SAFE_LOADING.step
 def load_safely() -> None:
-    """Cover every ``torch.load`` of fairseq's module, with any arguments, and the archives that ``from_pretrained`` fetches."""
+    """Cover every ``torch.load`` of fairseq's module, whatever its arguments, and all archives."""
     from fairseq import checkpoint_utils
 
     checkpoint_utils.torch = ModuleProxy(torch, load=load)
     torch.serialization.add_safe_globals(list(allowed_globals()))  # tuples need torch 2.6
     if hasattr(tarfile, "data_filter"):  # the default from Python 3.14 on
         tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
-    else:  # as in 3.11.2, which would write wherever an archive says
-        tarfile.TarFile.extractall = _no_filter  # type: ignore[method-assign]
+    else:  # Python 3.11.3 and older would write wherever an archive says
+        tarfile.TarFile.extractall = _refuse_archive  # type: ignore[method-assign]
     version = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
-    if version < SAFE_LOADING_IS_SOUND:
-        logger.warning(f"torch {torch.__version__}: loading of untrusted files has a known flaw before torch 2.10")
+    if version < SOUND_TORCH:
+        flaw = "loading of untrusted files has a known flaw before torch 2.10"
+        logger.warning(f"torch {torch.__version__}: {flaw}")
 
 
-def _no_filter(*_: Any, **__: Any) -> Any:
+def _refuse_archive(*_: Any, **__: Any) -> Any:
     raise ValueError(
-        "an archive cannot be unpacked safely by this Python; valid: 3.11.4 or newer, or unpack it and give the folder"
+        "an archive cannot be unpacked safely by this Python; valid: Python 3.11.4 or newer, or "
+        "the folder of an unpacked archive"
     )
 
 
-def _evaluate(text: Any, *scopes: Any) -> Any:
-    """Takes the place of ``eval`` in fairseq's modules. A TypeError is part of how fairseq reads truth values."""
+@SAFE_LOADING.replace("fairseq.file_utils:load_archive_file")
+def load_archive_file(stock: Any, archive_file: str) -> Any:
+    """Find the folder that ``from_pretrained`` names.
+
+    Raises:
+        ValueError: it is a file, which stock would unpack and delete.
+    """
+    if os.path.isfile(archive_file):
+        raise ValueError(f"{archive_file}: is a file; valid: the folder of an unpacked archive")
+    return stock(archive_file)
+
+
+def evaluate_literal(text: Any, *scopes: Any) -> Any:
+    """Read a literal in place of ``eval``.
+
+    Raises:
+        TypeError: ``text`` is none; fairseq reads truth values by this error.
+    """
     if not isinstance(text, (str, bytes)):
         raise TypeError("an option's text is expected")
     return literal(text if isinstance(text, str) else text.decode("latin1"))
 
 
-@LITERAL_OPTIONS.probe
-def _evaluates() -> bool:
-    return any("eval" not in vars(importlib.import_module(name)) for name in EVALUATING)
-
-
 @LITERAL_OPTIONS.step
 def read_literals() -> None:
-    """Give every module of fairseq an ``eval`` of its own, which comes before the built-in one."""
-    for name in EVALUATING:
+    """Give every module of fairseq an ``eval`` of its own, which precedes the built-in one."""
+    for name in EVALUATING_MODULES:
         importlib.import_module(name)
     for name, module in sorted(sys.modules.items()):
         if name.startswith("fairseq.") and module is not None:
-            vars(module).setdefault("eval", _evaluate)
-
-
-@CHECKPOINT_ERRORS.probe
-def _hides_errors() -> bool:
-    from fairseq.trainer import Trainer
-
-    return source_has(Trainer.load_checkpoint, 'except Exception: raise Exception("Cannot load model parameters')
-
-
-@CHECKPOINT_ERRORS.replace("fairseq.trainer:Trainer.load_checkpoint")
-def load_checkpoint(stock: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
-    """Show a ValueError of the model."""
-    try:
-        return stock(trainer, *args, **kwargs)
-    except Exception as error:
-        cause = error.__context__
-        if isinstance(cause, ValueError) and str(error).startswith("Cannot load model parameters"):
-            raise cause from None
-        raise
+            vars(module).setdefault("eval", evaluate_literal)

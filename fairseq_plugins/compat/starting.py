@@ -1,5 +1,4 @@
-"""What a run starts from: its own files, or one that must be there; a run that is over does nothing when it is started again,
-whatever ended it, and ``--patience`` counts on where it was."""
+"""Start a run from a file that exists, and do nothing if a run that has ended is started again."""
 
 import logging
 import math
@@ -10,39 +9,45 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
 
-from .patch import Patch, source_has
+from .patch import Harm, Patch, source_has
 
 logger = logging.getLogger(__name__)
 
-DEFAULT = "checkpoint_last.pt"  # of --restore-file
-_OWN = ("checkpoint", "average")
-PATIENCE = "early_stop"  # where a checkpoint's extra state keeps what --patience has counted
+DEFAULT = "checkpoint_last.pt"
+"""Default of ``--restore-file``."""
+RUN_PREFIXES = ("checkpoint", "average")
+"""Beginnings of the names of a run's own checkpoints."""
+PATIENCE = "early_stop"
+"""Key of the count of ``--patience`` in a checkpoint's extra state."""
 SECONDS_PER_HOUR = 3600
 
 MISSING_START = Patch(
     name="missing_start",
-    reason="a --restore-file or --finetune-from-model that is missing or a folder is logged, and training starts from random "
-    "values with exit status 0",
+    harm=Harm.WRONG_RESULT,
+    defect="a --restore-file or --finetune-from-model that is missing or a folder is logged, and "
+    "training starts from random values with exit status 0",
 )
 FINISHED_RUNS = Patch(
     name="finished_runs",
-    reason="a run that has ended and is started again makes one more update (--max-update, --stop-time-hours) or goes on "
-    "(--patience)",
+    harm=Harm.WRONG_RESULT,
+    defect="a run that has ended and is started again makes one more update (--max-update, "
+    "--stop-time-hours) or goes on (--patience)",
 )
 
 
 def last_checkpoint(cfg: Any, trainer: Any) -> str:
-    """The path of a run's own newest checkpoint."""
+    """Return the path of a run's newest checkpoint; ``cfg`` is the part ``checkpoint``."""
     return os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
 
 
 def is_own(cfg: Any) -> bool:
-    """True where ``--restore-file`` names a checkpoint of the same run: somebody goes back to it.
+    """Return True if ``--restore-file`` goes back to a checkpoint of the same run.
 
-    By its name: a pretrained ``model.pt`` may lie in the folder of the run.
+    The name decides: a pretrained ``model.pt`` may lie in the folder of the run.
     """
     folder, name = os.path.split(os.path.abspath(cfg.restore_file))
-    return cfg.restore_file != DEFAULT and folder == os.path.abspath(cfg.save_dir) and name.startswith(_OWN)
+    in_save_dir = folder == os.path.abspath(cfg.save_dir)
+    return cfg.restore_file != DEFAULT and in_save_dir and name.startswith(RUN_PREFIXES)
 
 
 @MISSING_START.probe
@@ -54,26 +59,36 @@ def _starts_from_nothing() -> bool:
 
 @MISSING_START.replace("fairseq.trainer:Trainer.load_checkpoint")
 def load_checkpoint(stock: Any, trainer: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
-    """Refuse any missing file but the run's own newest checkpoint, which a new run does not have."""
+    """Load a checkpoint.
+
+    Raises:
+        ValueError: the file is missing; only the run's newest checkpoint may be, in a new run.
+    """
     from fairseq.file_io import PathManager
 
     cfg = trainer.cfg.checkpoint
-    own = os.path.abspath(filename) == os.path.abspath(last_checkpoint(cfg, trainer))
-    there = PathManager.exists(filename)
-    if not PathManager.isfile(filename) and (there or not own):
-        others = {getattr(cfg, name, None): name.replace("_", "-") for name in ("continue_once", "finetune_from_model")}
-        option, beside = others.get(filename, "restore-file"), os.path.join(cfg.save_dir, filename)
-        hint = f" (as {beside}?)" if os.path.isfile(beside) else ""
-        raise ValueError(
-            f"--{option} {filename}: {'a folder' if there else 'no such file'}; training would start from random values. Valid: an "
-            f"existing checkpoint{hint}, or no --{option}"
-        )
+    is_last = os.path.abspath(filename) == os.path.abspath(last_checkpoint(cfg, trainer))
+    exists = PathManager.exists(filename)
+    if not PathManager.isfile(filename) and (exists or not is_last):
+        raise _missing_file(cfg, filename, "a folder" if exists else "no such file")
     return stock(trainer, filename, *args, **kwargs)
+
+
+def _missing_file(cfg: Any, filename: str, fault: str) -> ValueError:
+    """Build the error that names the option of the file."""
+    options = {getattr(cfg, name, None): name for name in ("continue_once", "finetune_from_model")}
+    option = options.get(filename, "restore_file").replace("_", "-")
+    in_save_dir = os.path.join(cfg.save_dir, filename)
+    hint = f" (as {in_save_dir}?)" if os.path.isfile(in_save_dir) else ""
+    return ValueError(
+        f"--{option} {filename}: {fault}; training would start from random values. "
+        f"Valid: an existing checkpoint{hint}, or no --{option}"
+    )
 
 
 @FINISHED_RUNS.probe
 def _trains_once_more() -> bool:
-    spec = find_spec("fairseq_cli.train")  # not imported: that sets up logging
+    spec = find_spec("fairseq_cli.train")  # its import would set up logging
     source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
     loop = "while epoch_itr.next_epoch_idx <= max_epoch: if lr <= cfg.optimization.stop_min_lr:"
     return "".join(loop.split()) in "".join(source.split())
@@ -81,46 +96,57 @@ def _trains_once_more() -> bool:
 
 @FINISHED_RUNS.replace("fairseq.checkpoint_utils:load_checkpoint")
 def load_and_end(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
-    """Let fairseq's loop over the epochs end before it begins."""
-    own = os.path.isfile(last_checkpoint(cfg, trainer)) or is_own(cfg)
+    """Load the checkpoint of a run; end fairseq's loop over epochs at once if the run has ended."""
+    continues = os.path.isfile(last_checkpoint(cfg, trainer)) or is_own(cfg)
     extra_state, epoch_itr = stock(cfg, trainer, **passthrough_args)
-    if not own or extra_state is None:
+    if not continues or extra_state is None:
         return extra_state, epoch_itr
     if not cfg.reset_meters:
-        _count_on(extra_state.get(PATIENCE))
-    reason = _ended_by(trainer, epoch_itr)
+        _restore_patience(extra_state.get(PATIENCE))
+    reason = _reached_limit(trainer, epoch_itr)
     if reason:
-        logger.info(
-            f"the run in {cfg.save_dir} has ended before: {reason}; nothing is trained, its files stay as they are"
-        )
-        epoch_itr = SimpleNamespace(next_epoch_idx=math.nan)  # below no --max-epoch, not even without one
+        outcome = "nothing is trained, its files stay as they are"
+        logger.info(f"the run in {cfg.save_dir} has ended before: {reason}; {outcome}")
+        epoch_itr = SimpleNamespace(next_epoch_idx=math.nan)  # below no --max-epoch
     return extra_state, epoch_itr
 
 
 @FINISHED_RUNS.replace("fairseq.trainer:Trainer.state_dict")
 def state_dict(stock: Any, trainer: Any) -> Any:
-    """Keep what ``--patience`` has counted."""
+    """Keep the count of ``--patience`` in the checkpoint."""
     state = stock(trainer)
-    counter = _counter()
+    counter = _patience_counter()
     if getattr(counter, "best", None) is not None:
-        state["extra_state"][PATIENCE] = {"best": float(counter.best), "num_runs": int(counter.num_runs)}
+        record = {"best": float(counter.best), "num_runs": int(counter.num_runs)}
+        state["extra_state"][PATIENCE] = record
     return state
 
 
-def _counter() -> Any:
-    """fairseq's function that counts for ``--patience``, in attributes of its own: of the command that runs."""
-    modules = (sys.modules.get(name) for name in ("__main__", "__mp_main__", "fairseq_cli.train"))
-    return next(filter(None, (getattr(module, "should_stop_early", None) for module in modules)), None)
+def _patience_counter() -> Any:
+    """Return the running command's function that counts for ``--patience`` in its attributes."""
+    for name in ("__main__", "__mp_main__", "fairseq_cli.train"):
+        counter = getattr(sys.modules.get(name), "should_stop_early", None)
+        if counter is not None:
+            return counter
+    return None
 
 
-def _count_on(record: Any) -> None:
-    counter = _counter()
-    if counter is not None:  # without a record it starts anew: another run of this process may have counted
-        counter.best, counter.num_runs = (record["best"], record["num_runs"]) if record else (None, 0)
+def _restore_patience(record: Any) -> None:
+    """Set the counter to a record of :func:`state_dict`; to its start if there is none."""
+    counter = _patience_counter()
+    if counter is None:
+        return
+    if record:
+        counter.best, counter.num_runs = record["best"], record["num_runs"]
+    else:  # another run of this process may have counted
+        counter.best, counter.num_runs = None, 0
 
 
-def _ended_by(trainer: Any, epoch_itr: Any) -> Optional[str]:
-    """The option that a run has reached, in words; None for one that goes on. The same in every process of a job."""
+def _reached_limit(trainer: Any, epoch_itr: Any) -> Optional[str]:
+    """Return the limit that a run has reached, in words; None if it goes on.
+
+    The same in every process of a job. fairseq itself looks at ``--stop-min-lr`` before it trains.
+    """
     limits, patience = trainer.cfg.optimization, trainer.cfg.checkpoint.patience
     hours = trainer._previous_training_time / SECONDS_PER_HOUR
     if trainer.get_num_updates() >= (limits.max_update or math.inf):
@@ -129,7 +155,7 @@ def _ended_by(trainer: Any, epoch_itr: Any) -> Optional[str]:
         return f"{epoch_itr.next_epoch_idx - 1} epochs, --max-epoch {limits.max_epoch}"
     if 0 < limits.stop_time_hours < hours:
         return f"{hours:.2f} hours, --stop-time-hours {limits.stop_time_hours}"
-    runs = getattr(_counter(), "num_runs", 0)
-    if 0 < patience <= runs:
-        return f"{runs} validations without a better result, --patience {patience}"
-    return None  # --stop-min-lr: fairseq itself looks before it trains
+    validations = getattr(_patience_counter(), "num_runs", 0)
+    if 0 < patience <= validations:
+        return f"{validations} validations without a better result, --patience {patience}"
+    return None

@@ -4,21 +4,46 @@ import math
 from typing import Any, Dict, List, Tuple
 
 import torch
-from fairseq.criterions import FairseqCriterion
+from fairseq.criterions import CRITERION_REGISTRY, FairseqCriterion
 from fairseq.logging import metrics
+from fairseq.tasks import TASK_REGISTRY
 from torch import Tensor
 
 Logged = Dict[str, Any]
 
 
 class SummedCriterion(FairseqCriterion):
-    """A loss in nats, summed over what ``sample_size`` counts."""
+    """A loss in nats, summed over what ``sample_size`` counts.
+
+    Attributes:
+        tasks: registered names of the tasks that the criterion trains; empty means any.
+    """
+
+    tasks: Tuple[str, ...] = ()
+
+    @classmethod
+    def build_criterion(cls, cfg: Any, task: Any) -> "SummedCriterion":
+        """Build the criterion; raise ValueError for a task that it does not train."""
+        trainable = tuple(TASK_REGISTRY[name] for name in cls.tasks)
+        if trainable and not isinstance(task, trainable):
+            names = {criterion: name for name, criterion in CRITERION_REGISTRY.items()}
+            task_names = {task_class: name for name, task_class in TASK_REGISTRY.items()}
+            raise ValueError(
+                f"--criterion {names.get(cls, cls.__name__)} with --task "
+                f"{task_names.get(type(task), type(task).__name__)}: the criterion is for "
+                f"--task {' or '.join(cls.tasks)}"
+            )
+        return super().build_criterion(cfg, task)
 
     @staticmethod
     def result(loss: Tensor, sample_size: Any, sample: Dict[str, Any], **sums: Any) -> Tuple[Tensor, Any, Logged]:
         """What ``forward`` returns: loss, sample size, and the sums to log."""
         counts = {name: sample[name] for name in ("ntokens", "nsentences")}
-        return loss, sample_size, {"loss": loss.detach(), **counts, "sample_size": sample_size, **sums}
+        return (
+            loss,
+            sample_size,
+            {"loss": loss.detach(), **counts, "sample_size": sample_size, **sums},
+        )
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

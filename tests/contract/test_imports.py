@@ -27,6 +27,7 @@ ARROWS["commands"] = frozenset(ARROWS)
 # Files beside the components: what starts commands may import all of them.
 TOP = {"__init__.py": frozenset(ARROWS), "__main__.py": frozenset(ARROWS), "translate.py": frozenset(ARROWS)}
 TOP["own_commands.py"] = TOP["options.py"] = frozenset()
+TOP["raw_text.py"] = frozenset()
 # Start without torch and fairseq: at their top they import the standard library and each other.
 LIGHT = {"__init__", "__main__", "commands", "own_commands"}
 METHODS = {"csr", *(path.parent.name for path in (ROOT / PACKAGE / "models").glob("*/__init__.py"))}

@@ -1,8 +1,23 @@
 """Batches: none is missing, and new ones for each epoch are the default wherever the user says nothing."""
 
+import gc
+import weakref
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
 import numpy as np
 import pytest
-from fairseq.data import data_utils
+import torch
+from fairseq import options
+from fairseq.data import (
+    AppendTokenDataset,
+    ListDataset,
+    ResamplingDataset,
+    SortDataset,
+    data_utils,
+)
+from fairseq.tasks import FairseqTask, LegacyFairseqTask
+from fairseq.trainer import Trainer
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
@@ -33,6 +48,13 @@ def test_every_sentence_is_in_one_batch_and_stock_batches_are_kept(seed):
     assert all(max(sizes[batch]) * len(batch) <= tokens for batch in ours)
 
 
+@pytest.mark.parametrize(("words", "expected"), [([], "True"), (["--update-epoch-batch-itr", "False"], "False")])
+def test_a_command_that_says_nothing_makes_new_batches_for_each_epoch(words, expected):
+    line = ["data", "--arch", "transformer", *words]
+    args = options.parse_args_and_arch(options.get_training_parser(), line)
+    assert str(args.update_epoch_batch_itr) == expected  # text until the configuration is made
+
+
 TYPED, WRITTEN = ["++dataset.update_epoch_batch_itr=false"], "dataset: {update_epoch_batch_itr: false}"
 SAID = [(["dataset.batch_size=4"], "dataset: {batch_size: 4}", True), (TYPED, "", False), ([], WRITTEN, False)]
 
@@ -49,3 +71,32 @@ def test_a_hydra_run_that_says_nothing(monkeypatch, tmp_path, overrides, yaml, u
     assert batches._hydra_left_unset(cfg) == unset
     cfg.dataset.update_epoch_batch_itr = True
     assert not batches._hydra_left_unset(cfg)
+
+
+def test_the_workers_of_an_epoch_end_with_it():
+    """Their iterator holds itself through a cycle."""
+
+    class Iterator:
+        def __init__(self):
+            self.myself = self
+
+    gc.disable()
+    last = weakref.ref(Iterator())
+    trainer = MagicMock(cfg=OmegaConf.create({"dataset": {"num_workers": 2}}), tpu=False)
+    assert last() is not None
+    Trainer.begin_epoch(trainer, 2)
+    gc.enable()
+    assert last() is None
+
+
+@pytest.mark.parametrize("task_class", [FairseqTask, LegacyFairseqTask])
+def test_texts_that_are_drawn_and_sorted_are_loaded_in_each_epoch(task_class):
+    rows = ListDataset([torch.tensor([5, 2]), torch.tensor([6, 7, 2])], np.array([2, 3]))
+    drawn = ResamplingDataset(rows, size_ratio=2.0, seed=1, epoch=1)
+    task = task_class(SimpleNamespace(data="bin"))
+    task.datasets = {
+        "drawn": SortDataset(AppendTokenDataset(drawn, 2), [np.asarray(drawn.sizes)]),
+        "fixed": SortDataset(rows, [np.asarray(rows.sizes)]),
+        "unsorted": drawn,
+    }
+    assert [split for split in task.datasets if task.has_sharded_data(split)] == ["drawn"]

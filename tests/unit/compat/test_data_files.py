@@ -1,6 +1,5 @@
-"""Damaged data-bins: refused when they are opened, by the name of the file; a share of <unk> that is too large is reported."""
+"""Damaged data-bins: refused when they are opened, by the name of the file."""
 
-import logging
 import struct
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 import torch
 from fairseq.data import data_utils
 from fairseq.data.indexed_dataset import make_builder
-from fairseq.tasks.translation import load_langpair_dataset
 
 from fairseq_plugins.compat import data_files
 from tests import builders
@@ -86,7 +84,7 @@ def whole(path):
 @pytest.mark.parametrize("impl", [MMAP, LEGACY])
 @pytest.mark.parametrize(("ending", "kind"), DAMAGE)
 def test_damage_is_refused_by_the_name_of_the_file(whole, tmp_path, monkeypatch, impl, ending, kind):
-    monkeypatch.setattr(data_files, "_AT_ONCE", 64)  # more than one block of everything
+    monkeypatch.setattr(data_files, "BLOCK_SIZE", 64)  # more than one block of everything
     for one in ("bin", "idx"):
         (tmp_path / f"text.{one}").write_bytes((whole / f"{impl}.{one}").read_bytes())
     assert len(read(tmp_path / "text")) == ROWS
@@ -100,7 +98,7 @@ def test_damage_is_refused_by_the_name_of_the_file(whole, tmp_path, monkeypatch,
 @pytest.mark.parametrize("impl", [MMAP, LEGACY])
 @pytest.mark.parametrize("vocabulary", [None, 30, 70000])
 def test_an_id_beyond_the_dictionary_is_refused(tmp_path, monkeypatch, impl, vocabulary):
-    monkeypatch.setattr(data_files, "_AT_ONCE", 4)
+    monkeypatch.setattr(data_files, "BLOCK_SIZE", 4)
     write(tmp_path / "text", [[5, 2], [6, 0, 2], [27, 2], [28, 9, 2], [28, 2]], impl, vocabulary)
     assert len(read(tmp_path / "text")) == 5
     with pytest.raises(ValueError, match=r"text\.bin: has the id 28 in row 4; valid: 0 to 27"):
@@ -127,25 +125,3 @@ def test_a_row_that_ends_in_the_first_symbol_is_refused(tmp_path, impl):
     write(tmp_path / "text", [[5, 2], [], [5, 2, 0]], impl)
     with pytest.raises(ValueError, match=r"text\.bin: has the id 0 in row 3; no row ends in <s>"):
         read(tmp_path / "text")
-
-
-def test_sides_of_different_length_are_refused_by_name(tmp_path):
-    for language, count in (("en", 12), ("de", 11)):
-        write_random(tmp_path / f"train.en-de.{language}", count=count)
-    options = dict(combine=False, dataset_impl=None, upsample_primary=1, left_pad_source=True, left_pad_target=False)
-    options.update(max_source_positions=20, max_target_positions=20, prepend_bos=True, truncate_source=True)
-    with pytest.raises(ValueError, match=r"different numbers of rows: .*train\.en-de\.en 12, .*train\.en-de\.de 11"):
-        load_langpair_dataset(str(tmp_path), "train", "en", symbols(), "de", symbols(), **options)
-
-
-@pytest.mark.parametrize(("unknown", "said"), [(2, False), (3, True)])
-@pytest.mark.parametrize("impl", [MMAP, LEGACY, "raw"])
-def test_many_unknown_pieces_are_reported(tmp_path, caplog, impl, unknown, said):
-    """Of 100 pieces, </s> counted, 2 may be <unk>."""
-    if impl == "raw":
-        (tmp_path / "text").write_text("? " * unknown + "p3 " * (99 - unknown) + "\n", encoding="utf-8")
-    else:
-        write(tmp_path / "text", [[*[builders.UNK] * unknown, *[7] * (99 - unknown), builders.EOS]], impl)
-    with caplog.at_level(logging.WARNING):
-        read(tmp_path / "text")
-    assert ("<unk>" in caplog.text and "/text: " in caplog.text) is said

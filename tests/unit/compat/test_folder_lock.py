@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.compat import folder_lock
 from fairseq_plugins.compat.folder_lock import hold, release
+from tests.unit.compat.applying import apply_again
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def seen(monkeypatch):
     monkeypatch.setattr(checkpoint_utils, "verify_checkpoint_directory", lambda save_dir: None)
     load = lambda cfg, trainer: found.append(sorted(os.listdir(cfg.save_dir)))  # noqa: E731
     monkeypatch.setattr(checkpoint_utils, "load_checkpoint", load)
-    folder_lock.FOLDER_LOCK.apply()
+    apply_again("folder_lock")
     return found
 
 

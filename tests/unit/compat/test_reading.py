@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 import torch
-from fairseq import checkpoint_utils, file_utils
+from fairseq import checkpoint_utils, file_utils, utils
 
 import fairseq_plugins  # noqa: F401  patches the stock functions
 from tests.unit.checkpoints.hostile import Call, good
@@ -27,16 +27,21 @@ def test_the_check_cannot_be_argued_away(tmp_path):
         assert not (tmp_path / "ran").exists()
 
 
-def test_a_damaged_file_is_reported_with_the_way_out(tmp_path):
+def test_a_damaged_file_is_named(tmp_path):
     damaged = tmp_path / "checkpoint_last.pt"
     with pytest.raises(FileNotFoundError):
         checkpoint_utils.load_checkpoint_to_cpu(str(damaged))
     damaged.write_text("not a checkpoint\n")
-    for way in ("There is no other checkpoint beside it", "newest first: checkpoint3.pt"):
-        with pytest.raises(ValueError, match=rf"checkpoint_last\.pt: truncated.*\(17 bytes; .*{way}") as caught:
-            checkpoint_utils.load_checkpoint_to_cpu(str(damaged))
-        assert caught.value.__suppress_context__  # torch's own text recommends to load it without the check
-        torch.save(good(), tmp_path / "checkpoint3.pt")
+    with pytest.raises(ValueError, match=r"checkpoint_last\.pt: truncated.*\(17 bytes") as caught:
+        checkpoint_utils.load_checkpoint_to_cpu(str(damaged))
+    assert caught.value.__suppress_context__  # torch's own text recommends to load it without the check
+
+
+def test_an_option_is_a_literal_and_no_code(tmp_path):
+    assert utils.eval_str_list("[1, 2]") == [1.0, 2.0]
+    with pytest.raises(ValueError, match="literal|malformed"):
+        utils.eval_str_list(f"[__import__('os').mkdir('{tmp_path}/ran')]")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_an_archive_is_neither_replaced_nor_unpacked_elsewhere(tmp_path):
@@ -47,8 +52,7 @@ def test_an_archive_is_neither_replaced_nor_unpacked_elsewhere(tmp_path):
         made.add(tmp_path / "model.pt", "../model.pt")
     with pytest.raises(ValueError, match=r"model\.tar\.gz: is a file"):
         file_utils.load_archive_file(str(archive))
-    with pytest.raises(ValueError, match="absent: no such file or folder"):
-        file_utils.load_archive_file(str(tmp_path / "absent"))
+    assert file_utils.load_archive_file(str(tmp_path)) == str(tmp_path)
     assert archive.is_file()
     (tmp_path / "model.pt").unlink()
     outside = getattr(tarfile, "OutsideDestinationError", ValueError)  # a Python without filters unpacks none

@@ -9,6 +9,7 @@ from fairseq.trainer import Trainer as StockTrainer
 from omegaconf import OmegaConf
 
 from fairseq_plugins.compat import starting
+from tests.unit.compat.applying import apply_again
 
 
 class Trainer:
@@ -50,7 +51,7 @@ MISSING = [
 @pytest.mark.parametrize(("options", "suffix", "message"), MISSING)
 def test_a_run_starts_from_what_is_named(monkeypatch, tmp_path, configuration, options, suffix, message):
     monkeypatch.setattr(StockTrainer, "load_checkpoint", Trainer.load_checkpoint)
-    starting.MISSING_START.apply()
+    apply_again("missing_start")
     (tmp_path / "model.pt").touch()
     given = {name: value.format(tmp_path) for name, value in options.items()}
     configuration.checkpoint.update(given)
@@ -85,10 +86,10 @@ def test_what_has_ended_does_nothing(monkeypatch, tmp_path, configuration, caplo
     """7 updates, 3 epochs, 2 hours, 5 validations without a better result."""
     counter, epochs = SimpleNamespace(), SimpleNamespace(next_epoch_idx=4)
     state = {starting.PATIENCE: {"best": 1.5, "num_runs": 5}}
-    monkeypatch.setattr(starting, "_counter", lambda: counter)
+    monkeypatch.setattr(starting, "_patience_counter", lambda: counter)
     monkeypatch.setattr(StockTrainer, "state_dict", StockTrainer.state_dict)  # put back afterwards
     monkeypatch.setattr(checkpoint_utils, "load_checkpoint", lambda cfg, trainer: (state, epochs))
-    starting.FINISHED_RUNS.apply()
+    apply_again("finished_runs")
     for name, value in options.items():
         OmegaConf.update(configuration, name, value)
     if file == OWN:

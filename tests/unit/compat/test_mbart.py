@@ -1,11 +1,49 @@
-"""Generators of one model disturb neither its training nor each other, whatever their beam sizes."""
+"""Stock mBART: its task and its languages; generators disturb neither its training nor each other."""
 
 import pytest
 import torch
+from fairseq import options, tasks
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator, SequenceGeneratorWithAlignment
 
 from tests import builders
 from tests.gpt_builders import mbart
+
+
+def mbart_task(folder, langs="en,de", *more):
+    line = [folder, "--task", "translation_from_pretrained_bart", "-s", "en", "-t", "de", "--langs", langs]
+    words = [*line, "--arch", "mbart_base", *more]
+    args = options.parse_args_and_arch(options.get_training_parser(), list(map(str, words)))
+    return tasks.setup_task(args)
+
+
+def test_the_task_has_its_options(tmp_path):
+    builders.write_pair(tmp_path, "valid", "en", "de")
+    task = mbart_task(tmp_path)
+    task.load_dataset("valid")
+    assert len(task.dataset("valid")) and task.args is task.cfg
+    task.args = "of a subclass"
+    assert task.args == "of a subclass"
+
+
+def test_languages(tmp_path, monkeypatch):
+    builders.write_pair(tmp_path, "valid", "en", "de")
+    monkeypatch.setattr(tasks.translation.TranslationTask, "build_model", lambda *_, **__: "model")
+    task = mbart_task(tmp_path)
+    assert task.build_model(None) == "model"
+    state = task.state_dict()
+    task.load_state_dict(state)
+    task.load_state_dict({})
+    stored_task = {"_name": "translation_from_pretrained_bart", "langs": "en,de"}
+    cfg = {"model": {"_name": "mbart_base"}, "task": stored_task}
+    torch.save({"model": {}, "args": None, "cfg": cfg, "task_state": state}, tmp_path / "model.pt")
+    start = "--finetune-from-model", tmp_path / "model.pt"
+    for build, words in (
+        (lambda: mbart_task(tmp_path, "de,en").load_state_dict(state), "was trained with en,de"),
+        (lambda: mbart_task(tmp_path, "de,en", *start).build_model(None), "was trained with en,de"),
+        (lambda: mbart_task(tmp_path, "en").build_model(None), r"--target-lang de: .* no \[de\]"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            build()
 
 
 def batch(sentences=6):

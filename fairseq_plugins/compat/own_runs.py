@@ -1,0 +1,109 @@
+"""Continue a run that started from the checkpoint of another run, and count its own hours alone.
+
+A task asks for it by two attributes: ``continues_its_own_run`` and ``counts_its_own_hours``.
+"""
+
+import logging
+import os
+from contextlib import contextmanager
+from typing import Any, Iterator
+
+from .patch import Harm, Patch
+from .starting import DEFAULT, is_own, last_checkpoint
+
+logger = logging.getLogger(__name__)
+
+RESETS = ("reset_optimizer", "reset_lr_scheduler", "reset_meters", "reset_dataloader")
+
+RESTARTED_RUNS = Patch(
+    name="restarted_runs",
+    harm=Harm.DATA_LOSS,
+    defect="a job that is started again reads --restore-file anew, trains from there and "
+    "overwrites the checkpoints of the run; for tasks with continues_its_own_run",
+)
+INHERITED_HOURS = Patch(
+    name="inherited_hours",
+    harm=Harm.WRONG_RESULT,
+    defect="--stop-time-hours counts the hours of the checkpoint that a run starts from, so the "
+    "run ends too early; for tasks with counts_its_own_hours",
+)
+
+
+@contextmanager
+def changed(cfg: Any, **values: Any) -> Iterator[None]:
+    """Set options for the length of a block; stock code reads them from the configuration."""
+    before = {name: getattr(cfg, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(cfg, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(cfg, name, value)
+
+
+@RESTARTED_RUNS.replace("fairseq.checkpoint_utils:load_checkpoint")
+def resume_own_run(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
+    """Resume from the run's newest checkpoint if ``--restore-file`` names another run's."""
+    last = last_checkpoint(cfg, trainer)
+    starts_elsewhere = cfg.restore_file != DEFAULT and not is_own(cfg)
+    if not (_continues_its_own_run(trainer) and starts_elsewhere and os.path.isfile(last)):
+        return stock(cfg, trainer, **passthrough_args)
+    start = f"--restore-file {cfg.restore_file} and --reset-*"
+    logger.info(f"continuing {last}: {start} were for the run's start")
+    with changed(cfg, restore_file=DEFAULT, **dict.fromkeys(RESETS, False)):
+        return stock(cfg, trainer, **passthrough_args)
+
+
+@RESTARTED_RUNS.replace("fairseq.trainer:Trainer.load_checkpoint")
+def load_with_updates(
+    stock: Any,
+    trainer: Any,
+    filename: str,
+    reset_optimizer: bool = False,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Load a checkpoint; one of this run without optimizer still brings its number of updates."""
+    extra_state = stock(trainer, filename, reset_optimizer, *args, **kwargs)
+    is_resumed = _is_last(trainer, filename) or is_own(trainer.cfg.checkpoint)
+    keeps_updates = _continues_its_own_run(trainer) and not reset_optimizer
+    if extra_state is not None and is_resumed and keeps_updates:
+        _restore_updates(trainer, filename)
+    return extra_state
+
+
+@INHERITED_HOURS.replace("fairseq.trainer:Trainer.load_checkpoint")
+def load_without_hours(stock: Any, trainer: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+    """Load a checkpoint; one of another run brings no hours with ``--reset-meters``."""
+    extra_state = stock(trainer, filename, *args, **kwargs)
+    counts_its_own_hours = getattr(trainer.task, "counts_its_own_hours", False)
+    is_start = kwargs.get("reset_meters") and not _is_last(trainer, filename)
+    if extra_state is not None and counts_its_own_hours and is_start:
+        trainer._previous_training_time = 0
+    return extra_state
+
+
+def _continues_its_own_run(trainer: Any) -> bool:
+    return getattr(trainer.task, "continues_its_own_run", False)
+
+
+def _is_last(trainer: Any, filename: str) -> bool:
+    """Return True for the newest checkpoint of the run."""
+    last = last_checkpoint(trainer.cfg.checkpoint, trainer)
+    return os.path.abspath(filename) == os.path.abspath(last)
+
+
+def _restore_updates(trainer: Any, path: str) -> None:
+    """Take updates and schedule from the history of a checkpoint without optimizer."""
+    history = trainer._optim_history or []
+    updates = history[-1].get("num_updates", 0) if history else 0
+    if updates <= trainer.get_num_updates():
+        return
+    trainer.lr_scheduler.load_state_dict(history[-1].get("lr_scheduler_state") or {})
+    trainer.set_num_updates(updates)
+    logger.warning(
+        f"{path} holds no optimizer (--no-save-optimizer-state): going on at update {updates} of "
+        f"the schedule (learning rate {trainer.get_lr():g}), but the optimizer's moments are lost "
+        "and build up again"
+    )
