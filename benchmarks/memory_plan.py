@@ -26,7 +26,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.checkpoints import write_masked_lm
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 from fairseq_plugins.plan.batches import largest_batches
 from fairseq_plugins.plan.rehearsal import rehearse
 

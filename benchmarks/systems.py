@@ -9,13 +9,14 @@ from fairseq.models.transformer import TransformerModel
 from torch import Tensor, nn
 
 from fairseq_plugins.checkpoints.causal_lm import CausalLMLayout
+from fairseq_plugins.common.frozen import Frozen
+from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
+from fairseq_plugins.masked_lm.prompts import Prompts
 from fairseq_plugins.models.baselines import GPTMSPModel
 from fairseq_plugins.models.baselines.gpt_msp import PromptedDecoder, TwoReadings
-from fairseq_plugins.models.sga import SGAConfig, SGAModel
-from fairseq_plugins.modules.frozen import Frozen
 from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
-from fairseq_plugins.modules.prompts import Prompts
+from fairseq_plugins.sga.config import SGAConfig
+from fairseq_plugins.sga.model import SGAModel
 
 POSITIONS = 512
 UNTRAINED = ("0" * 32, "random weights")

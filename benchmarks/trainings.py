@@ -9,7 +9,7 @@ from typing import Dict, List, NamedTuple
 import torch
 
 from fairseq_plugins.checkpoints import write_masked_lm
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 
 from .measure import say
 

@@ -15,33 +15,41 @@ from . import compat
 
 compat.apply()
 
-# Each registers itself with fairseq.
-from .criterions import (  # noqa: E402
-    cross_sequence_mlm,
-    label_smoothed_linear_cross_entropy,
-    sga_ctc,
-    sga_dag,
-    sga_mask_predict,
-)
+# What registers with fairseq: one line per module, grouped by paper.
+# isort: off
+# SGA
+from .sga import criterion as sga_criterion  # noqa: E402
+from .sga import free_criterion as sga_free_criterion  # noqa: E402
+from .sga import many_pairs as sga_many_pairs  # noqa: E402
+from .sga import model as sga_model  # noqa: E402
+from .sga import tasks as sga_tasks  # noqa: E402
+from .sga.extensions import graph_criterion as sga_graph_criterion  # noqa: E402
+
+# CSR
+from .tasks import code_switching_restore  # noqa: E402
+
+# DeltaLM
+from .models import deltalm  # noqa: E402
+from .tasks import span_corruption, translation_mixing, translation_multi_temperature  # noqa: E402
+
+# VECO
+from .models import veco  # noqa: E402
+from .criterions import cross_sequence_mlm  # noqa: E402
+from .tasks import translation_from_pretrained_veco, veco_pretraining  # noqa: E402
+
+# Understanding (MT as continued pre-training, VECO's and CSR's classification)
+from .models import nlu  # noqa: E402
 from .criterions import relevance_ranking as relevance_ranking_criterion  # noqa: E402
 from .criterions import span_qa as span_qa_criterion  # noqa: E402
 from .criterions import token_classification as token_classification_criterion  # noqa: E402
-from .models import baselines, deltalm, nlu, sga, veco, xlmr_mlm  # noqa: E402
+from .tasks import cross_lingual_classification, relevance_ranking, span_qa, token_classification  # noqa: E402
+
+# The masked LM below every paper, the baselines, and what stands beside them
+from .masked_lm import tasks as masked_lm_tasks  # noqa: E402
+from .masked_lm import training as masked_lm_training  # noqa: E402
+from .models import baselines  # noqa: E402
+from .criterions import label_smoothed_linear_cross_entropy  # noqa: E402
 from .scoring import scorers  # noqa: E402
-from .tasks import (  # noqa: E402
-    code_switching_restore,
-    cross_lingual_classification,
-    relevance_ranking,
-    sga_translation,
-    sga_translation_multi,
-    span_corruption,
-    span_qa,
-    tlm_pretraining,
-    token_classification,
-    translation_from_pretrained_veco,
-    translation_mixing,
-    translation_multi_temperature,
-    veco_pretraining,
-)
+# isort: on
 
 __all__ = ["__version__"]

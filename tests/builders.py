@@ -20,11 +20,12 @@ from omegaconf import OmegaConf
 from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_plugins import checkpoints
-from fairseq_plugins.models.sga import SGAConfig, SGAModel
-from fairseq_plugins.modules.frozen import Frozen
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
-from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
-from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
+from fairseq_plugins.common.frozen import Frozen
+from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
+from fairseq_plugins.sga.config import SGAConfig
+from fairseq_plugins.sga.many_pairs import SGATranslationMultiConfig, SGATranslationMultiTask
+from fairseq_plugins.sga.model import SGAModel
+from fairseq_plugins.sga.tasks import SGATranslationConfig, SGATranslationTask
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 FIRST_PIECE = 4

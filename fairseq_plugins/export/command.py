@@ -15,7 +15,7 @@ from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
 from .. import translate
 from ..checkpoints import export as portable
-from ..data.data_bins import split_pair
+from ..common.data_bins import split_pair
 from ..own_commands import run
 from . import encoder_decoder, encoders, huggingface, huggingface_seq2seq, slots, text
 from . import folder as folders

@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..masked_lm.encoder import PrefixSelfAttention
+from ..masked_lm.low_rank import Updates, merge
+from ..masked_lm.prompts import Prompts
 from ..models.baselines.nat_ctc import NATCTCModel
-from ..models.sga.model import SGAModel
-from ..modules.low_rank import Updates, merge
-from ..modules.prefix_encoder import PrefixSelfAttention
-from ..modules.prompts import Prompts
 from ..ops.masks import additive_key_mask, lengths_to_padding_mask
+from ..sga.model import SGAModel
 from .stock_graphs import Attention, CrossAttention, EncoderAttention, EncoderGraph, FeedForward, Step, merged
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..models.baselines.nat_ctc import NATCTCModel
-from ..models.sga.model import SGAModel
+from ..sga.model import SGAModel
 from ..translate import Translator
 from . import text
 from .folder import Content

@@ -6,8 +6,8 @@ import torch
 from fairseq.models.transformer.transformer_decoder import TransformerDecoderBase
 from torch import Tensor, nn
 
-from .linear import faster_linears
-from .prefix_encoder import Prefix
+from ..masked_lm.encoder import Prefix
+from ..ops.linear_layer import faster_linears
 from .stock_layout import set_epsilon, stock_config
 
 State = Dict[str, Dict[str, Optional[Tensor]]]

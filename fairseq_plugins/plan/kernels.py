@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..ops import attention
+from ..masked_lm import attention
 
 aten = torch.ops.aten
 ATTENTION, DROPOUT = "scaled_dot_product_attention", "dropout"

@@ -7,7 +7,7 @@ import torch
 
 from fairseq_plugins.analysis import language_distance
 from fairseq_plugins.checkpoints import average, export
-from fairseq_plugins.generators import sga_at_reranker
+from fairseq_plugins.sga.extensions import reranking as sga_at_reranker
 
 from .commands import checkpoint, transformer
 

@@ -13,17 +13,18 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_plugins import checkpoints
-from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
-from fairseq_plugins.criterions.sga_dag import SGADAGCriterion
-from fairseq_plugins.criterions.sga_mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion
-from fairseq_plugins.data.tlm_dataset import MaskingConfig, TLMDataset
-from fairseq_plugins.generators.sga_dag_generator import PATHS, GraphOptions, SGADAGGenerator
-from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
-from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
-from fairseq_plugins.models.sga import SGAConfig, SGAModel
-from fairseq_plugins.modules.frozen import Frozen
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
-from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
+from fairseq_plugins.common.frozen import Frozen
+from fairseq_plugins.masked_lm.dataset import MaskingConfig, TLMDataset
+from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
+from fairseq_plugins.sga.config import SGAConfig
+from fairseq_plugins.sga.criterion import SGACTCConfig, SGACTCCriterion
+from fairseq_plugins.sga.extensions.graph_criterion import SGADAGCriterion
+from fairseq_plugins.sga.extensions.graph_decoding import PATHS, GraphOptions, SGADAGGenerator
+from fairseq_plugins.sga.extensions.prefix_beam import IterationOptions, SGAGenerator
+from fairseq_plugins.sga.free_criterion import SGAMaskPredictConfig, SGAMaskPredictCriterion
+from fairseq_plugins.sga.free_decoding import MaskPredictOptions, SGAMaskPredictGenerator
+from fairseq_plugins.sga.many_pairs import SGATranslationMultiConfig, SGATranslationMultiTask
+from fairseq_plugins.sga.model import SGAModel
 from tests import builders
 from tests.learning import training
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
-from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
 from fairseq_plugins.ops.places import SOURCE_LENGTHS
+from fairseq_plugins.sga.extensions.prefix_beam import IterationOptions, SGAGenerator
+from fairseq_plugins.sga.free_decoding import MaskPredictOptions, SGAMaskPredictGenerator
 from tests import builders
 from tests.pretend.waits import waits
 

@@ -9,14 +9,14 @@ from fairseq.models import register_model
 from fairseq.models.transformer import Embedding, TransformerDecoder, TransformerEncoder, base_architecture
 from torch import Tensor
 
-from ...modules.blank import check_blank
-from ...modules.model_options import register_architectures, same_sides, set_architecture
-from ...modules.option_checks import check_dropout, check_positive
-from ...modules.slot_model import SlotModel, check_slots_task
+from ...common.architectures import register_architectures, same_sides, set_architecture
+from ...common.blank import check_blank
+from ...common.option_checks import check_dropout, check_positive
+from ...common.options import option
+from ...common.slot_model import SlotModel, check_slots_task
 from ...ops.ctc import linear_ctc_loss
 from ...ops.masks import lengths_to_padding_mask
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
-from ...options import option
 
 
 @dataclass

@@ -14,9 +14,7 @@ from torch import Tensor, nn
 from ...checkpoints.fitting import Fit, left_closed, sizes_of_sides, stack_sources
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import check_sizes, read_masked_lm
-from ...modules.empty_sources import refuse_empty_sources
-from ...modules.filled_model import FilledTransformer
-from ...modules.model_options import (
+from ...common.architectures import (
     XLMR_WIRING,
     as_namespace,
     register_architectures,
@@ -24,7 +22,8 @@ from ...modules.model_options import (
     set_architecture,
     writable,
 )
-from ...modules.option_checks import (
+from ...common.filled_model import FilledTransformer
+from ...common.option_checks import (
     EMBEDDING_POLICIES,
     check_choices,
     check_wiring,
@@ -32,7 +31,8 @@ from ...modules.option_checks import (
     embedding_mismatch_option,
     fit_names,
 )
-from ...options import option
+from ...common.options import option
+from ...modules.empty_sources import refuse_empty_sources
 
 OPTION = "--pretrained-xlmr"
 _RANDOM = (r"decoder\..*",)

@@ -5,9 +5,9 @@ from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from ...modules.model_options import XLMR_WIRING, same_sides
-from ...modules.option_checks import EMBEDDING_POLICIES, embedding_mismatch_option
-from ...options import option
+from ...common.architectures import XLMR_WIRING, same_sides
+from ...common.option_checks import EMBEDDING_POLICIES, embedding_mismatch_option
+from ...common.options import option
 
 DECODER_BLOCKS: Any = ChoiceEnum(["interleaved", "vanilla"])
 

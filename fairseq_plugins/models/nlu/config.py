@@ -6,8 +6,8 @@ from typing import Any, Dict, Optional
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from ...checkpoints.layouts import FAMILIES
-from ...modules.model_options import set_architecture
-from ...modules.option_checks import (
+from ...common.architectures import set_architecture
+from ...common.option_checks import (
     EMBEDDING_POLICIES,
     check_choices,
     check_dropout,
@@ -15,7 +15,7 @@ from ...modules.option_checks import (
     defaults_of,
     embedding_mismatch_option,
 )
-from ...options import option
+from ...common.options import option
 from .nlu_pretrained import SIZES
 
 FAMILY: Any = ChoiceEnum(list(FAMILIES))

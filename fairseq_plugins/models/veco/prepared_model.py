@@ -5,8 +5,8 @@ from typing import Dict, Mapping, Optional, Sequence
 
 from torch import Tensor
 
-from ...modules.filled_model import FilledTransformer
-from ...modules.option_checks import FIT_NAMES
+from ...common.filled_model import FilledTransformer
+from ...common.option_checks import FIT_NAMES
 from .config import VECOOptions
 from .layer_choice import LayerChoice
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from fairseq_plugins.sga.tasks import SGATranslationConfig, SGATranslationTask
 from fairseq_plugins.tasks import translation_from_pretrained_veco as veco
 from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig, CodeSwitchingRestoreTask
-from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
 from tests import builders
 from tests.gpt_builders import mbart
 from tests.unit.tasks import making

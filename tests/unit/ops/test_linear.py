@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_plugins.checkpoints.causal_lm import CausalLMLayout
-from fairseq_plugins.modules.linear import Linear, faster_linears
 from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
 from fairseq_plugins.ops import linear as module
 from fairseq_plugins.ops.linear import MIN_WEIGHTS, is_packed, linear, linear_rows, pack
+from fairseq_plugins.ops.linear_layer import Linear, faster_linears
 from tests import builders
 
 ROWS, WIDTH = 1024, 256

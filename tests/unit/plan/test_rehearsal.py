@@ -6,7 +6,7 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from fairseq_plugins.checkpoints import write_masked_lm
-from fairseq_plugins.ops import attention
+from fairseq_plugins.masked_lm import attention
 from fairseq_plugins.plan import rehearsal
 from fairseq_plugins.plan.kernels import kernels
 from fairseq_plugins.plan.live import GRADIENTS, OPTIMIZER, WEIGHTS

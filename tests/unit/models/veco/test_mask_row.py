@@ -10,7 +10,7 @@ from fairseq.models.ema import EMA
 
 from fairseq_plugins.checkpoints import CheckpointError, average, read_checkpoint, read_masked_lm
 from fairseq_plugins.checkpoints.export import export_checkpoint, import_checkpoint
-from fairseq_plugins.models.sga.sga_pretrained import read_pretrained
+from fairseq_plugins.sga.state import read_pretrained
 from tests import builders, deltalm_builders, veco_builders
 from tests.veco_builders import LAYERS
 
