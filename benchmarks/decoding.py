@@ -18,7 +18,7 @@ from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from fairseq_plugins.sga.extensions.prefix_beam import IterationOptions, SGAGenerator
+from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
 
 from . import floor, measure, report
 from .systems import Sizes, autoregressive, batch, dictionary, sga

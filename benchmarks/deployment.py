@@ -20,7 +20,7 @@ from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
 from fairseq_plugins.export import command, folder, slots
-from fairseq_plugins.sga.extensions.prefix_beam import IterationOptions, SGAGenerator
+from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
 from fairseq_plugins_runtime.folder import Folder
 from fairseq_plugins_runtime.sessions import own_process
 from fairseq_plugins_runtime.translator import DECODERS

@@ -16,9 +16,8 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_plugins.ops.mask_predict import masked_counts
 from fairseq_plugins.sga.decoding import IterationOptions
-from fairseq_plugins.sga.free_decoding import MaskPredictOptions, SGAMaskPredictGenerator
+from fairseq_plugins.sga.mask_predict import MaskPredictOptions, SGAMaskPredictGenerator, masked_counts
 
 from . import decoding, floor
 from .decoding import TYPICAL, Decode, Systems

@@ -15,8 +15,8 @@ from fairseq_plugins.masked_lm.prompts import Prompts
 from fairseq_plugins.models.baselines import GPTMSPModel
 from fairseq_plugins.models.baselines.gpt_msp import PromptedDecoder, TwoReadings
 from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
-from fairseq_plugins.sga.config import SGAConfig
 from fairseq_plugins.sga.model import SGAModel
+from fairseq_plugins.sga.variants import MODELS, JoinedModelConfig
 
 POSITIONS = 512
 UNTRAINED = ("0" * 32, "random weights")
@@ -96,13 +96,13 @@ def prompted_lm(sizes: Sizes, symbols: Dictionary, device: torch.device) -> GPTM
 
 
 def sga(sizes: Sizes, device: torch.device, **options: Any) -> SGAModel:
-    """SGA around a random masked LM of XLM-R's shape; ``options`` are those of SGAConfig."""
+    """SGA around a random masked LM of XLM-R's shape; ``options`` are those of the model."""
     lm_sizes = MaskedLMSizes(sizes.vocab, sizes.layers, sizes.width, 4 * sizes.width, sizes.heads, POSITIONS)
     torch.manual_seed(1)
     masked_lm = MaskedLM(lm_sizes)
     masked_lm.reset_parameters()
-    cfg = SGAConfig(prompt_length=sizes.prompts, **options)
-    model = SGAModel(Frozen(masked_lm, *UNTRAINED), cfg, blank=0, mask=sizes.vocab - 1)
+    cfg = JoinedModelConfig(prompt_length=sizes.prompts, **options)
+    model = MODELS[str(cfg.alignment)](Frozen(masked_lm, *UNTRAINED), cfg, blank=0, mask=sizes.vocab - 1)
     return model.to(device).eval()
 
 

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
-from fairseq_plugins.common.architectures import set_architecture
+from fairseq_plugins.common.options import set_architecture
 from fairseq_plugins.criterions.label_smoothed_linear_cross_entropy import LabelSmoothedLinearCrossEntropyCriterion
 from fairseq_plugins.models.veco import VECOModel
 from fairseq_plugins.models.veco.config import ARCHITECTURES

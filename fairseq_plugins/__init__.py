@@ -18,12 +18,9 @@ compat.apply()
 # What registers with fairseq: one line per module, grouped by paper.
 # isort: off
 # SGA
-from .sga import criterion as sga_criterion  # noqa: E402
-from .sga import free_criterion as sga_free_criterion  # noqa: E402
-from .sga import many_pairs as sga_many_pairs  # noqa: E402
-from .sga import model as sga_model  # noqa: E402
+from .sga import variants as sga_variants  # noqa: E402
 from .sga import tasks as sga_tasks  # noqa: E402
-from .sga.extensions import graph_criterion as sga_graph_criterion  # noqa: E402
+from .sga import many_pairs as sga_many_pairs  # noqa: E402
 
 # CSR
 from .tasks import code_switching_restore  # noqa: E402

@@ -5,7 +5,7 @@ from typing import Any, Callable, Optional
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models.transformer import TransformerModel
 
-from .architectures import writable
+from .options import writable
 
 
 class FilledModel:

@@ -1,5 +1,6 @@
-"""Models that fill slots at once and are read with CTC."""
+"""Models that fill all slots of a sentence at once and are read with CTC."""
 
+import logging
 from typing import Any, Optional, Tuple
 
 from fairseq.models import BaseFairseqModel
@@ -8,20 +9,45 @@ from torch import Tensor
 
 from ..ops.ctc import BestPath, linear_best_path
 
+logger = logging.getLogger(__name__)
+
 
 def check_slots_task(task: Any, arch: str) -> None:
-    """Raise ValueError for a model that fills slots with a task whose generator writes from left to right."""
+    """Raise ValueError if the task's generator writes from left to right instead of filling slots."""
     if isinstance(task, FairseqTask) and not getattr(task, "fills_slots", False):
         raise ValueError(
-            f"--arch {arch} needs --task sga_translation or sga_translation_multi, in training as in decoding; got "
-            f"{type(task).__name__}"
+            f"--arch {arch} needs --task sga_translation or sga_translation_multi, in training as in "
+            f"decoding; got {type(task).__name__}"
         )
 
 
-class SlotModel(BaseFairseqModel):
-    """What criterions and generators read of a model with ``upsample`` slots per source token.
+def find_blank(symbol: str, dictionary: Any) -> int:
+    """Look up the id of the CTC blank, ``--ctc-blank``.
 
-    ``blank`` is the id of the CTC blank, ``blank_bias`` what is added to its logit, in nats, wherever slots are read with CTC.
+    Warns if the blank is an ordinary piece, which targets may contain.
+
+    Raises:
+        ValueError: the dictionary has no such symbol.
+    """
+    index = int(dictionary.index(symbol))
+    if index == dictionary.unk() and symbol != dictionary[dictionary.unk()]:
+        raise ValueError(
+            f"--ctc-blank {symbol!r} is not in the dictionary; valid: <s>, <mask>, or any other entry of dict.txt"
+        )
+    if index not in (dictionary.bos(), dictionary.pad(), dictionary.eos(), dictionary.index("<mask>")):
+        logger.warning(
+            "--ctc-blank %r is an ordinary piece: targets that contain it cannot be aligned (they are "
+            "counted and left out), and it can never be produced; <s> never occurs inside a target",
+            symbol,
+        )
+    return index
+
+
+class SlotModel(BaseFairseqModel):
+    """Interface that criterions and generators use of a model with ``upsample`` slots per source token.
+
+    ``blank`` is the id of the CTC blank; ``blank_bias`` (nats) is added to its logit wherever slots are
+    read with CTC.
     """
 
     upsample: int
@@ -30,20 +56,20 @@ class SlotModel(BaseFairseqModel):
 
     @property
     def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
-        """Weight (V, C) of the output projection and bias (V,), or None."""
+        """Weight (V, C) of the output projection, and bias (V,) or None."""
         raise NotImplementedError
 
-    def slot_lengths(self, lengths: Tensor) -> Tensor:
-        """CTC slots of each sentence, (B,): upsample x source length, or target length with ``--alignment mask_predict``.
+    def slot_lengths(self, src_lengths: Tensor) -> Tensor:
+        """Count the slots of each sentence: ``upsample`` x source length. (B,) -> (B,).
 
         Differs from the code of SGA's authors, which gives every sentence 2 x the padded length.
         """
-        return lengths * self.upsample
+        return src_lengths * self.upsample
 
     def ctc_projection(self, penalty: float = 0.0) -> Tuple[Tensor, Optional[Tensor]]:
-        """:attr:`projection` as CTC reads it: ``blank_bias - penalty`` nats more on the blank's bias.
+        """Return :attr:`projection` with ``blank_bias - penalty`` nats added to the blank's bias.
 
-        A penalty is for decoding: the blank is emitted less, and outputs are longer.
+        A penalty is for decoding: the blank is emitted less often, and outputs are longer.
         """
         weight, bias = self.projection
         if self.blank_bias == penalty:
@@ -52,6 +78,13 @@ class SlotModel(BaseFairseqModel):
         bias[self.blank] += self.blank_bias - penalty
         return weight, bias
 
-    def best_path(self, hidden: Tensor, lengths: Tensor, penalty: float = 0.0) -> BestPath:
-        """Best token of every slot as CTC reads it, with a ``penalty`` of the blank in nats. hidden: (B, T, C)."""
-        return linear_best_path(hidden, *self.ctc_projection(penalty), lengths, self.blank)
+    def best_path(self, hidden: Tensor, slots: Tensor, penalty: float = 0.0) -> BestPath:
+        """Find the best token of every slot as CTC reads it.
+
+        Args:
+            hidden: (B, T, C).
+            slots: (B,) int64.
+            penalty: nats subtracted from the blank's logit.
+        """
+        weight, bias = self.ctc_projection(penalty)
+        return linear_best_path(hidden, weight, bias, slots, self.blank)

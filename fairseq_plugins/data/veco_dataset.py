@@ -9,7 +9,7 @@ from torch import Tensor
 from ..common.epoch_dataset import StreamDataset
 from ..common.sampling import Purpose, draw_texts, epoch_rng
 from ..ops.bert_masking import Replacements, choose_tokens, replace_tokens
-from ..ops.places import Places
+from ..ops.masks import Places
 from .alternating_batches import take_turns
 from .veco_segments import SegmentStream
 

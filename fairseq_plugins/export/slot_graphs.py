@@ -12,9 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..masked_lm.encoder import PrefixSelfAttention
-from ..masked_lm.low_rank import Updates, merge
-from ..masked_lm.prompts import Prompts
+from ..masked_lm.model import PrefixSelfAttention
+from ..masked_lm.prompts import Prompts, Updates, merge
 from ..models.baselines.nat_ctc import NATCTCModel
 from ..ops.masks import additive_key_mask, lengths_to_padding_mask
 from ..sga.model import SGAModel
@@ -132,7 +131,7 @@ class SGAEncoder(nn.Module):
         super().__init__()
         self.layers = MaskedLMLayers(model, model.encoder_prompts)
         self.prompts = FixedPrompts(model.encoder_prompts)
-        self.semantic, self.lengths = model.semantic, model.length_predictor
+        self.semantic, self.lengths = model.semantic, getattr(model, "length_predictor", None)
         self.pad = model.masked_lm.sizes.padding_idx
 
     def forward(self, source: Tensor) -> Tuple[Tensor, ...]:

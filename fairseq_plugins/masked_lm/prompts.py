@@ -1,21 +1,68 @@
-"""Trainable keys and values for every layer of a frozen model, and updates of its matrices."""
+"""Trainable keys and values for every layer of a frozen model, and low-rank updates of its matrices."""
 
-from typing import List, Optional
+import math
+from typing import Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from .encoder import Prefix, split_heads
-from .low_rank import LowRank, Updates
+from .model import Prefix, Updates, split_heads
+
+
+class LowRank(nn.Module):
+    """Updates of ``rank`` R for every matrix of every layer: the four projections, ``fc1`` and ``fc2``.
+
+    ``up`` starts at zero, so a unit starts as the frozen model. The scale of the update (alpha / r) is 1.
+
+    Source: Hu et al. 2022 (LoRA), section 4.1, Eq. 3; here each unit of SGA has its own.
+    """
+
+    def __init__(self, layers: int, embed_dim: int, ffn_dim: int, rank: int):
+        super().__init__()
+        attention = dict.fromkeys(
+            ("q_proj", "k_proj", "v_proj", "out_proj"), (embed_dim, embed_dim)
+        )
+        sizes = {**attention, "fc1": (embed_dim, ffn_dim), "fc2": (ffn_dim, embed_dim)}
+        self.down = nn.ParameterDict(
+            {name: torch.empty(layers, rank, inner) for name, (inner, _) in sizes.items()}
+        )
+        self.up = nn.ParameterDict(
+            {name: torch.zeros(layers, outer, rank) for name, (_, outer) in sizes.items()}
+        )
+        for matrix in self.down.values():
+            bound = 1 / math.sqrt(matrix.size(2))  # as nn.Linear
+            nn.init.uniform_(matrix, -bound, bound)
+
+    def forward(self) -> List[Dict[str, Tuple[Tensor, Tensor]]]:
+        """Return the updates of each layer."""
+        names = list(self.down)
+        layers = zip(*(zip(self.down[name].unbind(), self.up[name].unbind()) for name in names))
+        return [dict(zip(names, layer)) for layer in layers]
+
+
+def merge(linear: nn.Linear, updates: Optional[Updates], name: str) -> nn.Linear:
+    """Add an update to the weight of a copy of ``linear``, without gradients; return ``linear`` itself if there is none."""
+    if updates is None:
+        return linear
+    down, up = updates[name]
+    merged = nn.Linear(linear.in_features, linear.out_features, bias=linear.bias is not None)
+    merged.weight = nn.Parameter(
+        linear.weight.detach() + up.detach() @ down.detach(), requires_grad=False
+    )
+    merged.bias = linear.bias
+    return merged
 
 
 class Prompts(nn.Module):
     """Key and value prompts for every layer of one unit or stage.
 
-    With ``length`` 0 there are none. ``scaled`` multiplies by max(1, scale) with one learned scalar, as in MSP and in the code
-    of SGA's authors (not in their paper). ``low_rank`` updates the matrices of the layers for this unit.
+    Args:
+        length: P; 0 = no prompts.
+        scaled: multiply by max(1, scale) with one learned scalar, as MSP and the code of SGA's authors do
+            (not their paper).
+        low_rank: updates of the layers' matrices for this unit.
 
-    Source: SGA section 4.2 to 4.4, theta_s, theta_a and theta_d = (K^1..K^L, V^1..V^L); MSP (Tan et al. 2022) section 3.2, deep
+    Source: SGA section 4.2 to 4.4, theta = (K^1..K^L, V^1..V^L); MSP (Tan et al. 2022) section 3.2, deep
     continuous prompts with scaled reparameterization.
     """
 
@@ -39,22 +86,29 @@ class Prompts(nn.Module):
                 nn.init.xavier_uniform_(self.value[layer])
 
     def forward(self) -> Prefix:
-        """One (keys, values) pair per layer, each (1, H, P, C / H)."""
-        # Not clamp: where scale is 1, as at the start, its gradient is 0 in torch 2.14.
+        """Return one (keys, values) pair per layer, each (1, H, P, C / H)."""
+        # Not clamp: its gradient is 0 in torch 2.14 where scale is 1, as at the start.
         factor = 1.0 if self.scale is None else torch.where(self.scale < 1.0, 1.0, self.scale)
-        keys, values = split_heads(self.key * factor, self.heads), split_heads(self.value * factor, self.heads)
+        keys = split_heads(self.key * factor, self.heads)  # L H P D
+        values = split_heads(self.value * factor, self.heads)
         return [(key[None], value[None]) for key, value in zip(keys, values)]
 
     def updates(self) -> Optional[List[Updates]]:
-        """Those of each layer's matrices, or None."""
+        """Return the low-rank updates of each layer's matrices, or None."""
         return None if self.low_rank is None else [*self.low_rank()]
 
 
 def join_prefixes(first: Prefix, second: Prefix) -> Prefix:
-    """[first, second] for every layer: (B or 1, H, P, D) and (B or 1, H, S, D) -> (B, H, P + S, D)."""
+    """Concatenate [first, second] in every layer.
+
+    (B or 1, H, P, D) and (B or 1, H, S, D) -> (B, H, P + S, D).
+    """
     batch = max(first[0][0].size(0), second[0][0].size(0))
 
-    def joined(one: Tensor, other: Tensor) -> Tensor:
-        return torch.cat([part.expand(batch, -1, -1, -1) for part in (one, other)], dim=2)
+    def join(left: Tensor, right: Tensor) -> Tensor:
+        return torch.cat([part.expand(batch, -1, -1, -1) for part in (left, right)], dim=2)
 
-    return [(joined(keys, more_keys), joined(values, more)) for (keys, values), (more_keys, more) in zip(first, second)]
+    return [
+        (join(first_keys, second_keys), join(first_values, second_values))
+        for (first_keys, first_values), (second_keys, second_values) in zip(first, second)
+    ]

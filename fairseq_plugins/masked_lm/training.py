@@ -11,9 +11,7 @@ from torch import Tensor
 
 from ..checkpoints.loading import load
 from ..checkpoints.pipeline import read_masked_lm
-from ..common.architectures import register_architectures, sizes_of
-from ..common.option_checks import check_positive, flag
-from ..common.options import option
+from ..common.options import check_positive, flag, option, register_architectures, sizes_of
 from .model import MaskedLM, MaskedLMSizes
 
 logger = logging.getLogger(__name__)
@@ -34,7 +32,8 @@ class XLMRMaskedLMConfig(FairseqDataclass):
     dropout: float = option(0.1, "dropout after the embedding and after each block")
     attention_dropout: float = option(0.1, "dropout on attention weights")
     init_from_mlm: Optional[str] = option(
-        None, "start from this masked LM (fairseq model.pt or Hugging Face folder) of the same sizes and dictionary"
+        None,
+        "start from this masked LM (fairseq model.pt or Hugging Face folder) of the same sizes and dictionary",
     )
     tokens_per_sample: int = II("task.tokens_per_sample")
 
@@ -52,7 +51,9 @@ class XLMRMaskedLMModel(BaseFairseqModel):
     def build_model(cls, cfg: XLMRMaskedLMConfig, task: Any) -> "XLMRMaskedLMModel":
         for name in SIZES:
             if getattr(cfg, name) is None:
-                raise ValueError(f"{flag(name)} is needed, or an --arch that has it, such as xlmr_mlm_tiny")
+                raise ValueError(
+                    f"{flag(name)} is needed, or an --arch that has it, such as xlmr_mlm_tiny"
+                )
         check_positive(cfg, *SIZES)
         sizes = MaskedLMSizes(
             **{size: getattr(cfg, name) for name, size in SIZES.items()},

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..masked_lm import attention
+from ..masked_lm import model as attention
 
 aten = torch.ops.aten
 ATTENTION, DROPOUT = "scaled_dot_product_attention", "dropout"
@@ -23,15 +23,15 @@ def kernels(gpu: bool) -> Iterator[None]:
     Attention is fused on a GPU, and on CPU where it has no dropout and our own does not write it out.
     """
     stock = {name: getattr(F, name) for name in (ATTENTION, DROPOUT)}
-    written_out = attention.written_out
+    written_out = attention.is_written_out
     try:
         for name, function in _chosen(stock, gpu).items():
             setattr(F, name, function)
         if gpu:
-            attention.written_out = lambda *_: False
+            attention.is_written_out = lambda *_: False
         yield
     finally:
-        attention.written_out = written_out
+        attention.is_written_out = written_out
         for name, function in stock.items():
             setattr(F, name, function)
 

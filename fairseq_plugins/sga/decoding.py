@@ -1,83 +1,90 @@
-"""What SGA's generators share: denoising passes until nothing changes, and hypotheses from rows of CTC slots."""
+"""Decoding: the alignment's best path, then denoising passes until nothing changes (section 4.4)."""
 
-import math
-from typing import Any, Dict, List, NamedTuple, Optional
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Any, Deque, Dict, List, NamedTuple, Optional
 
 import torch
-from fairseq.dataclass.configs import GenerationConfig
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor
 
 from ..ops.ctc import BestPath, collapse_mask
-from ..ops.masks import lengths_to_padding_mask, move
-from ..ops.places import source_lengths
+from ..ops.masks import lengths_to_padding_mask, move, source_lengths
+from .units import Guidance
+
+MAX_PERIOD = 16
+"""Longer cycles of outputs are not looked for; the longest of the trained models seen had 6 passes."""
+
+Hypotheses = List[List[Dict[str, Any]]]
+"""Hypotheses of each sentence, with the keys of fairseq's generators."""
 
 
 class IterationOptions(NamedTuple):
-    """fairseq's iterative-decoding options."""
+    """fairseq's options of iterative decoding."""
 
-    max_iter: int  # --iter-decode-max-iter, denoising passes at most; 0 = the alignment alone
-    adaptive: bool = True  # stop where the output no longer changes; off with --iter-decode-force-max-iter
+    max_iter: (
+        int  # --iter-decode-max-iter, largest number of denoising passes; 0 = the alignment alone
+    )
+    adaptive: bool = (
+        True  # stop once the output no longer changes; --iter-decode-force-max-iter: never
+    )
     retain_history: bool = False  # --retain-iter-history, the output of every pass
-    blank_penalty: float = 0.0  # --iter-decode-blank-penalty, nats taken off the blank's logit
+    blank_penalty: float = (
+        0.0  # --iter-decode-blank-penalty, nats subtracted from the blank's logit
+    )
 
 
-MAX_PERIOD = 16
-"""Longer cycles of outputs are not looked for; of the trained models seen here the longest had 6 passes."""
+class Denoised(NamedTuple):
+    """Outcome of the denoising passes."""
 
-_UNREAD = (
-    "lenpen unkpen min_len max_len_a max_len_b match_source_len no_early_stop no_repeat_ngram_size unnormalized sampling "
-    "sampling_topk sampling_topp temperature diverse_beam_groups diverse_beam_strength diversity_rate lm_path lm_weight "
-    "score_reference print_alignment replace_unk decoding_format eos_token iter_decode_with_beam iter_decode_eos_penalty "
-    "iter_decode_with_external_reranker"
-)
-UNREAD_OPTIONS = {name: getattr(GenerationConfig(), name) for name in _UNREAD.split()}
-"""Generation options of a search from left to right, of its attention, or of other iterative models, with their defaults."""
-
-HINTS = {
-    "lenpen": "; --rerank-at and --dag-decoding viterbi read it",
-    "iter_decode_with_external_reranker": "; use --rerank-at PATH",
-}
+    path: BestPath  # (B, T), last output of each sentence
+    steps: Tensor  # (B,) int64 on the host, passes of each sentence
+    history: List[BestPath]  # output of the alignment and of each pass; empty unless retained
 
 
-def refuse_unread_options(args: Any, models: List[Any], reads_lenpen: bool) -> None:
-    """Raise ValueError for an option of fairseq's generation that nothing would read.
+@dataclass
+class Active:
+    """The B' sentences that still change."""
 
-    ``--beam`` is let pass, every recipe has it. fairseq keeps dropout in its own modules alone, SGA's units have none of them.
-    """
-    for name, default in UNREAD_OPTIONS.items():
-        value = getattr(args, name, default)
-        if value != default and not (reads_lenpen and name == "lenpen"):
-            given = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
-            valid = "leave it out" if default is None or default is False else f"valid: {default}"
-            reason = "has no meaning for SGA, which decodes all tokens at once"
-            raise ValueError(f"{given} {reason}; {valid}{HINTS.get(name, '')}")
-    for model in models if getattr(args, "retain_dropout", False) else ():
-        if not any(isinstance(module, FairseqDropout) for module in model.modules()):
-            name = type(model).__name__
-            raise ValueError(f"--retain-dropout: {name} has no dropout that could be kept; leave it out")
+    rows: Tensor  # (B',) int64 on the host, their numbers in the batch
+    slots: Tensor  # (B',) int64 on the host
+    guidance: Guidance
+    path: BestPath  # (B', T'), output of the last pass
+    last_pass: Tensor  # (B',) int64, the pass after which the sentence may leave
+    inputs: Deque[Tensor]  # what the last passes read, (B', >= T') int64 each
+
+    def select(self, staying: Tensor, device: torch.device) -> "Active":
+        """Keep the sentences ``staying`` (B'',) int64, on the host."""
+        rows = move(staying, device)
+        return Active(
+            rows=self.rows[staying],
+            slots=self.slots[staying],
+            guidance=self.guidance.select(rows),
+            path=BestPath(*(part[rows] for part in self.path)),
+            last_pass=self.last_pass[rows],
+            inputs=deque((tokens[rows] for tokens in self.inputs), maxlen=MAX_PERIOD),
+        )
 
 
-class DenoisingGenerator:
-    """Base of the generators: checks, denoising loop, hypotheses.
+class SGAGenerator:
+    """Batched decoding with the interface of fairseq's generators.
 
-    A sentence leaves the batch as soon as a denoising pass leaves its output slots unchanged: its result does not depend on
-    what else is in the batch. One whose outputs come in a cycle (a third of the sentences of a briefly trained model) leaves
-    with the output that the last allowed pass would give, after fewer passes.
+    A sentence leaves the batch as soon as a denoising pass leaves its output unchanged: its result does
+    not depend on the rest of the batch. A sentence whose outputs come in a cycle (a third of the
+    sentences of a briefly trained model) leaves with the output that the last allowed pass would give,
+    after fewer passes.
 
-    Source: SGA section 4.4, last paragraph of the decoding loop (Eq. 6).
+    Source: SGA section 4.4, "the loop is running until the output sequence keeps unchanged".
     """
 
     def __init__(self, tgt_dict: Any, options: IterationOptions):
-        if options.max_iter < 0:
-            raise ValueError(f"--iter-decode-max-iter must be 0 or more; got {options.max_iter}")
-        if not math.isfinite(options.blank_penalty):
-            raise ValueError(
-                f"--iter-decode-blank-penalty must be a finite number of nats; got {options.blank_penalty}"
-            )
         self.options = options
         self.pad, self.eos = tgt_dict.pad(), tgt_dict.eos()
-        self.symbols_to_strip_from_output = {tgt_dict.bos(), tgt_dict.eos(), tgt_dict.pad(), tgt_dict.index("<mask>")}
+        self.symbols_to_strip_from_output = {
+            tgt_dict.bos(),
+            tgt_dict.eos(),
+            tgt_dict.pad(),
+            tgt_dict.index("<mask>"),
+        }
 
     @torch.no_grad()
     def generate(
@@ -86,147 +93,168 @@ class DenoisingGenerator:
         sample: Dict[str, Any],
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
-    ) -> List[List[Dict[str, Any]]]:
-        """The hypotheses of each sentence of a batch, see :meth:`decode`; with the interface of fairseq's generators.
+    ) -> Hypotheses:
+        """Decode a batch of fairseq's translation task; see :meth:`decode`.
 
-        Raises ValueError: several models, target prefixes or constraints.
+        Raises:
+            ValueError: several models, target prefixes or constraints.
         """
         if len(models) != 1:
-            raise ValueError(f"SGA decodes with one model; got {len(models)} in --path (average checkpoints instead)")
+            raise ValueError(
+                f"SGA decodes with one model; got {len(models)} in --path (average checkpoints instead)"
+            )
         if prefix_tokens is not None or constraints is not None:
-            raise ValueError("SGA does not support --prefix-size or --constraints: all tokens are produced at once")
+            raise ValueError(
+                "SGA does not support --prefix-size or --constraints: all tokens are produced at once"
+            )
         models[0].eval()  # fairseq replaces train() for inference: it returns None
-        return self.decode(models[0], {**sample["net_input"], "src_lengths": source_lengths(sample)})
+        return self.decode(models[0], sample["net_input"]["src_tokens"], source_lengths(sample))
 
-    def decode(self, model: Any, net_input: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
-        """The hypotheses of one model, in evaluation mode and without gradients; ``src_lengths`` lie on the host."""
-        raise NotImplementedError
-
-    def passes(self, model: Any) -> bool:
-        """Whether there are denoising passes."""
-        return bool(model.has_denoiser and self.options.max_iter)
-
-    def denoise(
-        self,
-        model: Any,
-        guidance: Any,
-        lengths: Tensor,
-        path: BestPath,
-        steps: Tensor,
-        history: Optional[List[BestPath]],
-    ) -> BestPath:
-        """Run denoising passes on the sentences that still change; the last output of each.
-
-        Each pass waits for the device once, to know which these are.
+    def decode(self, model: Any, src_tokens: Tensor, src_lengths: Tensor) -> Hypotheses:
+        """Decode with one model in evaluation mode.
 
         Args:
-            lengths: (B,) int64, slots, on the host.
-            path: what the alignment gave, (B, T).
-            steps: (B,) int64 on the host, the passes of each sentence; counted in place.
-            history: gets the output after each pass, unless None.
+            src_tokens: (B, S) int64.
+            src_lengths: (B,) int64, on the host.
+
+        Returns:
+            One hypothesis per sentence: ``tokens`` (U,), ``</s>`` alone if it is empty; ``score``, mean
+            log-probability of the slots in nats; ``positional_scores`` (U,) nats; ``steps``, denoising
+            passes; ``history`` if it is retained.
         """
-        active, device = torch.arange(lengths.size(0)), path.tokens.device
-        current, slots, last = path, lengths, torch.full_like(path.tokens[:, 0], self.options.max_iter)
-        seen: List[Tensor] = []
-        for done in range(1, self.options.max_iter + 1):
-            tokens = model.denoiser_input(current)[:, : int(slots.max())]
-            seen = [*seen[1 - MAX_PERIOD :], tokens]
-            hidden = model.denoise(tokens, guidance, slots)
-            rows = move(active, device)
-            self.after_pass(hidden, rows)
-            new = model.best_path(hidden, slots, self.options.blank_penalty)
-            steps[active] += 1
-            path = _scatter(path, new, rows)
-            if history is not None:
+        guidance = model.encode(src_tokens)  # Eq. 1 and 2
+        slots = model.slot_lengths(src_lengths)  # B
+        hidden = model.align(guidance, slots)  # B T C, Eq. 3 and 4
+        path = self.read_slots(model, hidden, slots, torch.arange(len(slots)))
+        denoised = self.denoise(model, guidance, slots, path)
+        return self.hypotheses(denoised, slots, model.blank)
+
+    def read_slots(self, model: Any, hidden: Tensor, slots: Tensor, rows: Tensor) -> BestPath:
+        """Find the best token of every slot of one pass.
+
+        Args:
+            hidden: (B', T', C) states of the sentences that still change.
+            slots: (B',) int64.
+            rows: (B',) int64 on the host, their numbers in the batch.
+        """
+        return model.best_path(hidden, slots, self.options.blank_penalty)
+
+    def runs_denoiser(self, model: Any) -> bool:
+        """Return True if there are denoising passes."""
+        return bool(model.has_denoiser and self.options.max_iter)
+
+    # ---- Eq. 6, until nothing changes. ----
+
+    def denoise(self, model: Any, guidance: Guidance, slots: Tensor, path: BestPath) -> Denoised:
+        """Run denoising passes on the sentences that still change.
+
+        Each pass waits for the device once, to learn which these are.
+
+        Args:
+            slots: (B,) int64, on the host.
+            path: output of the alignment, (B, T).
+        """
+        device = path.tokens.device
+        history = [path] if self.options.retain_history else []
+        steps = torch.zeros_like(slots)
+        if not self.runs_denoiser(model):
+            return Denoised(path, steps, history)
+        last_pass = torch.full_like(path.tokens[:, 0], self.options.max_iter)
+        inputs: Deque[Tensor] = deque(maxlen=MAX_PERIOD)
+        active = Active(torch.arange(len(slots)), slots, guidance, path, last_pass, inputs)
+        for step in range(1, self.options.max_iter + 1):
+            output = self.denoise_once(model, active)
+            steps[active.rows] += 1
+            path = _write_rows(path, output, move(active.rows, device))
+            if self.options.retain_history:
                 history.append(path)
+            staying = None
             if self.options.adaptive:
-                padding = lengths_to_padding_mask(slots, new.tokens.size(1), device)
-                unchanged = _equal(new.tokens, current.tokens, padding)
-                last = torch.minimum(last, self._last_pass(done, seen, model.denoiser_input(new), padding))
-                staying = (~unchanged & (last > done)).cpu().nonzero()[:, 0]
-                if len(staying) == 0:
-                    break
-                if len(staying) < len(active):
-                    active, slots, rows = active[staying], slots[staying], move(staying, device)
-                    last, *seen = (part[rows] for part in (last, *seen))
-                    new, guidance = BestPath(*(part[rows] for part in new)), guidance.select(rows)
-            current = new
-        return path
+                staying = self._staying(active, output, model.denoiser_input(output), step)
+            active = replace(active, path=output)
+            if staying is not None and len(staying) == 0:
+                break
+            if staying is not None and len(staying) < len(active.rows):
+                active = active.select(staying, device)
+        return Denoised(path, steps, history)
 
-    def _last_pass(self, done: int, seen: List[Tensor], coming: Tensor, padding: Tensor) -> Tensor:
-        """The pass whose output is that of pass ``max_iter``, (B',): ``max_iter`` unless the denoiser's input comes in a cycle.
+    def denoise_once(self, model: Any, active: Active) -> BestPath:
+        """Run one pass (Eq. 6): (B', T') -> (B', T'). Records what it reads in ``active.inputs``."""
+        tokens = model.denoiser_input(active.path)[:, : int(active.slots.max())]  # B' T'
+        active.inputs.append(tokens)
+        hidden = model.denoise(tokens, active.guidance, active.slots)  # B' T' C
+        return self.read_slots(model, hidden, active.slots, active.rows)
 
-        A pass depends on its input alone. If the next one would read ``coming`` (B', T'), which was read P passes before
-        (``seen``, (B', >= T') each), all outputs since come again every P passes. ``done`` passes were made.
+    def _staying(self, active: Active, output: BestPath, next_input: Tensor, step: int) -> Tensor:
+        """List the sentences of ``active`` that another pass may change, (B'',) int64 on the host.
+
+        A pass depends on its input alone. If the next pass would read ``next_input`` (B', T'), which was
+        read P passes before, all outputs since then come again every P passes. Such a sentence leaves
+        after the pass whose output is that of pass ``max_iter``.
+
+        Args:
+            output: of pass number ``step``, counted from 1.
         """
+        padding = lengths_to_padding_mask(active.slots, output.tokens.size(1), output.tokens.device)
+        unchanged = _equal_rows(output.tokens, active.path.tokens, padding)
         limit = self.options.max_iter
-        last = torch.full_like(coming[:, 0], limit)
-        for period, past in enumerate(reversed(seen), start=1):
-            end = done + (limit - done) % period
-            last = last.masked_fill(_equal(coming, past, padding), end)
-        return last
+        leaves_after = torch.full_like(active.last_pass, limit)
+        for period, earlier_input in enumerate(reversed(active.inputs), start=1):
+            in_cycle = _equal_rows(next_input, earlier_input, padding)
+            leaves_after = leaves_after.masked_fill(in_cycle, step + (limit - step) % period)
+        active.last_pass = torch.minimum(active.last_pass, leaves_after)
+        return (~unchanged & (active.last_pass > step)).cpu().nonzero()[:, 0]
 
-    def denoised(self, model: Any, guidance: Any, path: BestPath, lengths: Tensor) -> List[List[Dict[str, Any]]]:
-        """The hypotheses of an alignment without blanks: as it is (``--iter-decode-max-iter 0``, or no denoiser), or denoised.
+    # ---- Hypotheses. ----
 
-        ``path`` (B, T) holds tokens, ``lengths`` (B,) of them; both are right-padded, lengths lie on the host.
+    def hypotheses(self, denoised: Denoised, slots: Tensor, blank: Optional[int]) -> Hypotheses:
+        """Build one hypothesis per sentence, on the host; see :meth:`decode`.
+
+        Args:
+            slots: (B,) int64 on the host.
+            blank: id of the CTC blank; None = the slots hold tokens, nothing is collapsed.
         """
-        steps = torch.zeros_like(lengths)
-        history = [path] if self.options.retain_history else None
-        if not self.passes(model):
-            return self.hypotheses(path, lengths, steps, None, history)
-        slots = model.denoiser_slots(lengths)
-        last = self.denoise(model, guidance, slots, BestPath(*map(model.duplicate, path)), steps, history)
-        found = self.hypotheses(last, slots, steps, model.blank, history)
-        if history is not None:
-            aligned = self.hypotheses(history[0], lengths, steps, None, None)
-            for (hypothesis,), (first,) in zip(found, aligned):
-                hypothesis["history"][0] = {"tokens": first["tokens"]}  # as it is: not collapsed
-        return found
-
-    def after_pass(self, hidden: Tensor, active: Tensor) -> None:
-        """Called with the states (B', T', C) of the sentences ``active`` (B',) after each denoising pass; does nothing here."""
-
-    def hypotheses(
-        self, path: BestPath, lengths: Tensor, steps: Tensor, blank: Optional[int], history: Optional[List[BestPath]]
-    ) -> List[List[Dict[str, Any]]]:
-        """One hypothesis per sentence from the best path: collapsed tokens (all when blank is None), scores, passes, history.
-
-        They lie on the host: two copies from the device, and one for each pass of the history.
-        """
-        all_tokens, log_probs = path.tokens.cpu(), path.log_probs.cpu()
-        passed = [past.tokens.cpu() for past in history or ()]
-
-        def survivors(tokens: Tensor) -> Tensor:
-            if blank is None:
-                return ~lengths_to_padding_mask(lengths, tokens.size(1))
-            return collapse_mask(tokens, lengths, blank)
-
-        kept = survivors(all_tokens)
-        score = log_probs.sum(dim=1) / lengths
-        hypotheses = []
-        for row in range(len(all_tokens)):
-            tokens, scores = all_tokens[row, kept[row]], log_probs[row, kept[row]]
-            if len(tokens) == 0:  # stock hypotheses hold at least </s>; fairseq's BLEU crashes on one without tokens
-                tokens, scores = tokens.new_tensor([self.eos]), score[row : row + 1]
-            hypothesis = {"tokens": tokens, "score": score[row], "positional_scores": scores, "steps": int(steps[row])}
-            hypothesis.update(attention=None, alignment=None)
-            if history is not None:
-                hypothesis["history"] = [
-                    {"tokens": past[row, survivors(past)[row]]} for past in passed[: int(steps[row]) + 1]
-                ]
-            hypotheses.append([hypothesis])
-        return hypotheses
+        tokens, log_probs = denoised.path.tokens.cpu(), denoised.path.log_probs.cpu()  # B T
+        survivors = _survivors(tokens, slots, blank)  # B T
+        score = log_probs.sum(dim=1) / slots  # B
+        history = [past.tokens.cpu() for past in denoised.history]
+        history_survivors = [_survivors(past, slots, blank) for past in history]
+        sentences: Hypotheses = []
+        for row, steps in enumerate(denoised.steps.tolist()):
+            row_tokens, row_scores = tokens[row, survivors[row]], log_probs[row, survivors[row]]
+            if len(row_tokens) == 0:
+                # Stock hypotheses hold at least </s>; fairseq's BLEU crashes on one without tokens.
+                row_tokens, row_scores = row_tokens.new_tensor([self.eos]), score[row : row + 1]
+            hypothesis: Dict[str, Any] = {
+                "tokens": row_tokens,
+                "score": score[row],
+                "positional_scores": row_scores,
+                "steps": steps,
+                "attention": None,
+                "alignment": None,
+            }
+            if self.options.retain_history:
+                passes = list(zip(history, history_survivors))[: steps + 1]
+                hypothesis["history"] = [{"tokens": past[row, keep[row]]} for past, keep in passes]
+            sentences.append([hypothesis])
+        return sentences
 
 
-def _equal(rows: Tensor, others: Tensor, padding: Tensor) -> Tensor:
-    """Whether rows (B', T') are those of a tensor that may be wider, padding apart; (B',) bool."""
-    return ((rows == others[:, : rows.size(1)]) | padding).all(dim=1)
+def _survivors(tokens: Tensor, slots: Tensor, blank: Optional[int]) -> Tensor:
+    """Mark the slots that survive the collapse; all but padding if ``blank`` is None. (B, T) bool."""
+    if blank is None:
+        return ~lengths_to_padding_mask(slots, tokens.size(1))
+    return collapse_mask(tokens, slots, blank)
 
 
-def _scatter(path: BestPath, new: BestPath, active: Tensor) -> BestPath:
-    """Write the rows of the active sentences back into the whole batch."""
-    merged = [whole.clone() for whole in path]
-    for whole, part in zip(merged, new):
-        whole[active, : part.size(1)] = part
-    return BestPath(*merged)
+def _equal_rows(left: Tensor, right: Tensor, padding: Tensor) -> Tensor:
+    """Compare rows (B', T') with those of a tensor that may be wider, padding apart. (B',) bool."""
+    return ((left == right[:, : left.size(1)]) | padding).all(dim=1)
+
+
+def _write_rows(path: BestPath, output: BestPath, rows: Tensor) -> BestPath:
+    """Copy the path (B, T) with the rows ``rows`` (B',) replaced by ``output`` (B', T')."""
+    merged = BestPath(*(part.clone() for part in path))
+    for whole, part in zip(merged, output):
+        whole[rows, : part.size(1)] = part
+    return merged

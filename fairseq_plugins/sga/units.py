@@ -1,31 +1,44 @@
-"""Semantic guidance: layer outputs of the encoder unit as keys and values of the other units."""
+"""Parts of the three units: prompts (theta), and the semantic guidance that the encoder unit gives to the others.
 
-from typing import NamedTuple, Optional, Tuple
+All units share the weights of one frozen masked LM. A unit has key and value prompts of its own for
+every layer, and optionally low-rank updates of the layers' matrices (both in ``masked_lm.prompts``).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Tuple
 
 from torch import Tensor, nn
 
-from ..masked_lm.encoder import Prefix, split_heads
-from ..ops.linear_layer import Linear
+from ..masked_lm.model import MaskedLMSizes, Prefix, split_heads
+from ..masked_lm.prompts import LowRank, Prompts
+from ..ops.linear import Linear
 
 
-class Guidance(NamedTuple):
-    """Semantic guidance of a batch (Eq. 2)."""
+def make_prompts(cfg: Any, sizes: MaskedLMSizes) -> Prompts:
+    """Create the prompts of one unit: theta_s, theta_a or theta_d.
 
-    prefix: Prefix  # one (keys, values) pair per layer, each (B, H, S, C / H)
-    padding_mask: Tensor  # (B, S) bool, True = source padding
-    length_log_probs: Optional[Tensor] = None  # (B, N) nats, of the length predictor (column j: j + 1 tokens)
-
-    def select(self, rows: Tensor) -> "Guidance":
-        """Keep some sentences. rows: (B',) int64."""
-        prefix = [(key.index_select(0, rows), value.index_select(0, rows)) for key, value in self.prefix]
-        lengths = None if self.length_log_probs is None else self.length_log_probs.index_select(0, rows)
-        return Guidance(prefix, self.padding_mask.index_select(0, rows), lengths)
+    Args:
+        cfg: options ``prompt_length``, ``prompt_scale`` and ``lora_rank``.
+        sizes: of the frozen masked LM.
+    """
+    low_rank = None
+    if cfg.lora_rank:
+        low_rank = LowRank(sizes.layers, sizes.embed_dim, sizes.ffn_dim, cfg.lora_rank)
+    return Prompts(
+        layers=sizes.layers,
+        length=cfg.prompt_length or 0,
+        embed_dim=sizes.embed_dim,
+        heads=sizes.heads,
+        scaled=cfg.prompt_scale,
+        low_rank=low_rank,
+    )
 
 
 class SemanticProjection(nn.Module):
     """W_K and W_V, shared by all layers.
 
-    Source: SGA Eq. 2. The biases are the authors' code's; with them the trainable sizes are those the paper reports.
+    Source: SGA Eq. 2. The biases are those of the authors' code; with them the trainable sizes are the
+    ones that the paper reports.
     """
 
     def __init__(self, embed_dim: int, heads: int):
@@ -38,5 +51,23 @@ class SemanticProjection(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, hidden: Tensor) -> Tuple[Tensor, Tensor]:
-        """(B, S, C) -> keys and values, each (B, H, S, C / H)."""
-        return split_heads(self.key(hidden), self.heads), split_heads(self.value(hidden), self.heads)
+        """Project a layer's output (B, S, C) to keys and values, each (B, H, S, C / H)."""
+        return split_heads(self.key(hidden), self.heads), split_heads(
+            self.value(hidden), self.heads
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Guidance:
+    """Semantic guidance of a batch: K_s^{1:L} and V_s^{1:L} of Eq. 2."""
+
+    prefix: Prefix  # one (keys, values) pair per layer, each (B, H, S, C / H)
+    padding_mask: Tensor  # (B, S) bool, True = source padding
+
+    def select(self, rows: Tensor) -> "Guidance":
+        """Select sentences. rows: (B',) int64."""
+        prefix = [
+            (keys.index_select(0, rows), values.index_select(0, rows))
+            for keys, values in self.prefix
+        ]
+        return replace(self, prefix=prefix, padding_mask=self.padding_mask.index_select(0, rows))

@@ -16,7 +16,7 @@ from ..checkpoints import read_checkpoint
 from ..checkpoints.fitting import started_from
 from ..common.data_bins import both_orders, split_pair
 from ..common.own_run import OwnRun
-from ..common.temperature import TemperatureDataset, TemperatureSchedule
+from ..common.sampling import TemperatureDataset, TemperatureSchedule
 
 logger = logging.getLogger(__name__)
 

@@ -57,7 +57,7 @@ DEFECTS = [
     Defect("answers outside the passage", "ops.answer_spans:outside_passage", lambda f: lambda *args: ~f(*args)),
     Defect(
         "positions begin one later",
-        "masked_lm.encoder:PrefixEncoder.token_positions",
+        "masked_lm.model:PrefixEncoder.token_positions",
         lambda f: lambda *args: f(*args) + 1,
         PREFIX,
     ),

@@ -8,8 +8,12 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_plugins.sga.decoding import IterationOptions
-from fairseq_plugins.sga.free_criterion import SGAMaskPredictConfig, SGAMaskPredictCriterion
-from fairseq_plugins.sga.free_decoding import MaskPredictOptions, SGAMaskPredictGenerator
+from fairseq_plugins.sga.mask_predict import (
+    MaskPredictOptions,
+    SGAMaskPredictConfig,
+    SGAMaskPredictCriterion,
+    SGAMaskPredictGenerator,
+)
 from tests import builders
 from tests.reference.loops import SGALoops, affine, prompt_prefix
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from fairseq_plugins.ops.ctc import BestPath
-from fairseq_plugins.sga.extensions.prefix_beam import IterationOptions, SGAGenerator
-from fairseq_plugins.sga.free_decoding import MaskPredictOptions, SGAMaskPredictGenerator
+from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
+from fairseq_plugins.sga.mask_predict import MaskPredictOptions, SGAMaskPredictGenerator
 from fairseq_plugins_runtime import slots
 from fairseq_plugins_runtime.folder import Graph, Symbols
 from fairseq_plugins_runtime.model_json import ModelError, Values

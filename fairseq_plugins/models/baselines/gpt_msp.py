@@ -8,10 +8,8 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder, register_model
 from torch import Tensor, nn
 
-from ...common.architectures import register_architectures, set_architecture
 from ...common.frozen import Frozen, log_sizes
-from ...common.option_checks import check_dropout, check_positive
-from ...common.options import option
+from ...common.options import check_dropout, check_positive, option, register_architectures, set_architecture
 from ...masked_lm.prompts import Prompts, join_prefixes
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.prefix_decoder import PrefixDecoder, State

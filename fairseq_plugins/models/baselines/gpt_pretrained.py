@@ -15,7 +15,7 @@ from ...checkpoints.loading import listing, load
 from ...checkpoints.pipeline import WORDS, PretrainedFile, check_sizes
 from ...checkpoints.reading import fingerprint
 from ...common.frozen import Frozen
-from ...common.option_checks import frozen_path
+from ...common.options import frozen_path
 from ...modules.prefix_decoder import PrefixDecoder
 
 logger = logging.getLogger(__name__)

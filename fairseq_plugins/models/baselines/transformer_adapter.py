@@ -11,10 +11,18 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
 from ...checkpoints.fitting import left_closed
-from ...common.architectures import as_namespace, register_architectures, same_sides, set_architecture, writable
 from ...common.filled_model import FilledTransformer
-from ...common.option_checks import check_choices, check_positive, defaults_of
-from ...common.options import option
+from ...common.options import (
+    as_namespace,
+    check_choices,
+    check_positive,
+    defaults_of,
+    option,
+    register_architectures,
+    same_sides,
+    set_architecture,
+    writable,
+)
 from ...modules.language_tags import read_together
 from . import adapter_backbone
 from .adapter_backbone import ADAPTERS, OPTION

@@ -14,24 +14,22 @@ from torch import Tensor, nn
 from ...checkpoints.fitting import Fit, left_closed, sizes_of_sides, stack_sources
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import check_sizes, read_masked_lm
-from ...common.architectures import (
+from ...common.filled_model import FilledTransformer
+from ...common.options import (
+    EMBEDDING_POLICIES,
     XLMR_WIRING,
     as_namespace,
-    register_architectures,
-    same_sides,
-    set_architecture,
-    writable,
-)
-from ...common.filled_model import FilledTransformer
-from ...common.option_checks import (
-    EMBEDDING_POLICIES,
     check_choices,
     check_wiring,
     defaults_of,
     embedding_mismatch_option,
     fit_names,
+    option,
+    register_architectures,
+    same_sides,
+    set_architecture,
+    writable,
 )
-from ...common.options import option
 from ...modules.empty_sources import refuse_empty_sources
 
 OPTION = "--pretrained-xlmr"

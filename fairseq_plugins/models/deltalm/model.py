@@ -8,9 +8,17 @@ from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import nn
 
 from ...checkpoints.fitting import left_closed
-from ...common.architectures import as_namespace, register_architectures, set_architecture, writable
 from ...common.filled_model import FilledTransformer
-from ...common.option_checks import EMBEDDING_POLICIES, check_choices, defaults_of, flag
+from ...common.options import (
+    EMBEDDING_POLICIES,
+    as_namespace,
+    check_choices,
+    defaults_of,
+    flag,
+    register_architectures,
+    set_architecture,
+    writable,
+)
 from ...modules.interleaved_layer import InterleavedDecoderLayer
 from ...modules.stock_layout import wrapped
 from . import deltalm_pretrained

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fairseq.data import AppendTokenDataset, ConcatDataset, StripTokenDataset, TruncateDataset, data_utils
 
-from fairseq_plugins.common.empty_rows import BinSide, refuse_empty
+from fairseq_plugins.common.data_bins import BinSide, refuse_empty
 from tests import builders
 
 

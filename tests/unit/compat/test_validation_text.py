@@ -7,7 +7,8 @@ import pytest
 import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_plugins.sga.tasks import SGATranslationConfig, SGATranslationTask
+from fairseq_plugins.sga.config import SGATranslationConfig
+from fairseq_plugins.sga.tasks import SGATranslationTask
 from fairseq_plugins.tasks import translation_from_pretrained_veco as veco
 from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig, CodeSwitchingRestoreTask
 from tests import builders

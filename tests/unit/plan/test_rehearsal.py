@@ -6,7 +6,7 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from fairseq_plugins.checkpoints import write_masked_lm
-from fairseq_plugins.masked_lm import attention
+from fairseq_plugins.masked_lm import model as attention
 from fairseq_plugins.plan import rehearsal
 from fairseq_plugins.plan.kernels import kernels
 from fairseq_plugins.plan.live import GRADIENTS, OPTIMIZER, WEIGHTS
@@ -87,4 +87,4 @@ def test_only_a_cpu_writes_attention_out():
     keys = torch.zeros(1, 1, 3, 2, dtype=torch.bfloat16, device="meta", requires_grad=True)
     for gpu in (False, True):
         with kernels(gpu):
-            assert attention.written_out(keys, keys, keys) != gpu
+            assert attention.is_written_out(keys, keys, keys) != gpu

@@ -7,8 +7,7 @@ import safetensors.torch
 import torch
 
 from fairseq_plugins import checkpoints
-from fairseq_plugins.sga.config import SGAConfig
-from fairseq_plugins.sga.model import SGAModel
+from fairseq_plugins.sga.variants import SGA, JoinedModelConfig
 from tests import builders
 
 
@@ -24,8 +23,8 @@ def task_of(pieces=builders.PIECES, from_checkpoint=False):
 
 
 def build(path, pieces=builders.PIECES, from_checkpoint=False, **options):
-    cfg = SGAConfig(pretrained_mlm=None if path is None else str(path), **options)
-    return SGAModel.build_model(cfg, task_of(pieces, from_checkpoint))
+    cfg = JoinedModelConfig(pretrained_mlm=None if path is None else str(path), **options)
+    return SGA.build_model(cfg, task_of(pieces, from_checkpoint))
 
 
 def test_weights_sizes_and_symbols_come_from_the_file_and_the_dictionary(pretrained):
@@ -58,10 +57,10 @@ def test_a_bit_that_flips_between_start_and_resume_is_refused(tmp_path):
 
 def test_full_checkpoints_need_no_file(pretrained):
     """--save-full-model: the checkpoint is enough to decode, and its sizes come from the recorded config."""
-    cfg = SGAConfig(pretrained_mlm=str(pretrained), save_full_model=True)
-    written = SGAModel.build_model(cfg, task_of())
+    cfg = JoinedModelConfig(pretrained_mlm=str(pretrained), save_full_model=True)
+    written = SGA.build_model(cfg, task_of())
     cfg.pretrained_mlm = "nowhere"
-    read = SGAModel.build_model(cfg, task_of(from_checkpoint=True))
+    read = SGA.build_model(cfg, task_of(from_checkpoint=True))
     read.load_state_dict(written.state_dict())
     sample = builders.batch(builders.source_rows([5, 3]), builders.target_rows([2, 2]))
     ours, theirs = builders.forward_losses(read, sample), builders.forward_losses(written, sample)
@@ -93,7 +92,7 @@ def test_a_dictionary_that_does_not_match_is_refused(pretrained, tmp_path, caplo
     symbols = builders.dictionary(builders.PIECES - 1)
     symbols.add_symbol("late")
     with pytest.raises(ValueError, match="<mask>"):
-        SGAModel.build_model(SGAConfig(pretrained_mlm=str(pretrained)), builders.task_of(symbols))
+        SGA.build_model(JoinedModelConfig(pretrained_mlm=str(pretrained)), builders.task_of(symbols))
     build(pretrained)
     assert "no dict.txt beside it" in caplog.text
     with pytest.raises(ValueError, match=f"{builders.VOCAB + 2}.*{builders.VOCAB}"):

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_plugins.sga.criterion import SGACTCConfig, SGACTCCriterion
+from fairseq_plugins.sga.config import SGACTCConfig
+from fairseq_plugins.sga.criterion import SGACTCCriterion
 from tests import builders
 from tests.builders import TARGETS
 
@@ -97,23 +98,6 @@ def test_noise_touches_slots_only_and_writes_what_the_options_say(model, monkeyp
     assert bool((torch.stack(blanks)[changed] == model.blank).all())
     assert 0 < float(changed.sum()) / (40 * int((clean != model.blank).sum())) < 0.4
     assert len(_denoiser_inputs(model, monkeypatch, sample, denoise_unroll=3)) == 3
-
-
-def test_the_denoiser_waits_for_its_start(model, monkeypatch, device):
-    """Until then nothing runs for it, and it has gradients of zero: data-parallel training wants some for every parameter."""
-    sample = builders.sample(device)
-    model.train()
-    for update, runs in ((0, 0), (9, 0), (10, 1)):
-        model.set_num_updates(update)
-        assert len(_denoiser_inputs(model, monkeypatch, sample, denoise_start=10)) == runs
-    model.set_num_updates(9)
-    loss, _, logged = criterion(denoise_start=10)(model, sample)
-    torch.testing.assert_close(loss.detach(), logged["alignment_loss"])
-    loss.backward()
-    trained = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
-    assert all(bool(grad.any()) != name.startswith("denoiser") for name, grad in trained.items())
-    model.eval()
-    assert len(_denoiser_inputs(model, monkeypatch, sample, denoise_start=10)) == 1, "validation is of the whole"
 
 
 def test_options_for_a_denoiser_that_is_not_there_are_warned_of_once(caplog, device):

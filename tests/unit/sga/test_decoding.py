@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_plugins.sga.extensions.prefix_beam import BeamOptions, IterationOptions, SGAGenerator
+from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
+from fairseq_plugins.sga.extensions.prefix_beam import BeamOptions, PrefixBeamGenerator
 from tests import builders
 
 LENGTHS = [7, 4, 6, 5, 9, 3]
@@ -20,8 +21,12 @@ def likely_blank(device, bias=2.0, **options):
 
 
 def decode(model, rows, device, extra=0, max_iter=9, beam=None, **options):
-    chosen = SGAGenerator(builders.dictionary(), IterationOptions(max_iter, **options), beam)
-    return chosen.generate([model], builders.to_device(builders.batch(rows, extra=extra), device))
+    iterations = IterationOptions(max_iter, **options)
+    if beam is None:
+        generator = SGAGenerator(builders.dictionary(), iterations)
+    else:
+        generator = PrefixBeamGenerator(builders.dictionary(), iterations, beam)
+    return generator.generate([model], builders.to_device(builders.batch(rows, extra=extra), device))
 
 
 def plain_passes(model, source, max_iter, adaptive=True):
@@ -110,8 +115,6 @@ def test_errors_name_what_is_wrong(device):
     for models, more, message in (([model] * 2, {}, "one model.*2"), ([model], {"prefix_tokens": one}, "prefix")):
         with pytest.raises(ValueError, match=message):
             SGAGenerator(builders.dictionary(), IterationOptions(1)).generate(models, sample, **more)
-    with pytest.raises(ValueError, match="--iter-decode-max-iter.*-1"):
-        SGAGenerator(builders.dictionary(), IterationOptions(-1))
 
 
 @pytest.mark.parametrize("alignment", ["ctc", "mask_predict"])

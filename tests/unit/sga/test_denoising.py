@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_plugins.ops.ctc import BestPath
-from fairseq_plugins.sga.decoding import DenoisingGenerator, IterationOptions
+from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
 from tests import builders
 
 PERIOD, STATE = 0, 1
@@ -27,6 +27,8 @@ class Wheel:
 
     The log-probabilities say which state was read, and so whether an output is that of the pass it should be.
     """
+
+    has_denoiser = True
 
     def __init__(self, write=None, reads="tokens"):
         self.rows, self.write, self.reads = [], write, reads
@@ -62,10 +64,10 @@ def path_of(periods, starts, filler=0):
 def run(periods, starts, max_iter, adaptive=True):
     """Tokens, log-probabilities, passes of each sentence, rows of each pass."""
     path, lengths = path_of(periods, starts)
-    model, steps = Wheel(), torch.zeros_like(lengths)
-    generator = DenoisingGenerator(builders.dictionary(), IterationOptions(max_iter, adaptive))
-    found = generator.denoise(model, Guidance(lengths - 4), lengths, path, steps, None)
-    return found.tokens, found.log_probs, steps.tolist(), model.rows
+    model = Wheel()
+    generator = SGAGenerator(builders.dictionary(), IterationOptions(max_iter, adaptive))
+    last, steps, _ = generator.denoise(model, Guidance(lengths - 4), lengths, path)
+    return last.tokens, last.log_probs, steps.tolist(), model.rows
 
 
 @pytest.mark.parametrize("max_iter", [*range(1, 13), 30])
@@ -110,10 +112,9 @@ def still(path, padding):
 def test_the_end_follows_from_the_output_and_from_what_is_read(write, reads, periods, adaptive, passes):
     path, lengths = path_of([periods, periods], [0, 0], filler=7)
     path = write(path, None) if write is still else path
-    steps, history = torch.zeros_like(lengths), []
-    generator = DenoisingGenerator(builders.dictionary(), IterationOptions(9, adaptive))
-    found = generator.denoise(Wheel(write, reads), Guidance(lengths - 4), lengths, path, steps, history)
-    assert steps.tolist() == [passes] * 2 and len(history) == passes
-    assert torch.equal(history[-1].tokens, found.tokens)
+    generator = SGAGenerator(builders.dictionary(), IterationOptions(9, adaptive, retain_history=True))
+    last, steps, history = generator.denoise(Wheel(write, reads), Guidance(lengths - 4), lengths, path)
+    assert steps.tolist() == [passes] * 2 and len(history) == 1 + passes
+    assert torch.equal(history[-1].tokens, last.tokens)
     if write is filled:
-        assert int(found.pieces[0, STATE]) == 1 and float(found.log_probs[0, STATE]) == 0
+        assert int(last.pieces[0, STATE]) == 1 and float(last.log_probs[0, STATE]) == 0

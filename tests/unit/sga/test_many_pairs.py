@@ -9,7 +9,8 @@ import pytest
 from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import CheckpointConfig
 
-from fairseq_plugins.sga.tasks import PAIRS, SGATranslationTask
+from fairseq_plugins.sga.state import PAIRS
+from fairseq_plugins.sga.tasks import SGATranslationTask
 from tests import builders
 from tests.unit.tasks import making
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fairseq_plugins.masked_lm.prompts import Prompts
-from fairseq_plugins.ops import linear as products
-from fairseq_plugins.ops.vocab_scan import DEFAULT_CHUNK_SIZE
+from fairseq_plugins.sga.config import SGAConfig
+from fairseq_plugins.sga.model import SGAModel
 from tests import builders
 from tests.builders import SOURCES, TARGETS
 
@@ -119,7 +119,7 @@ def test_prompts_are_xavier_a_layer_and_all_different():
     bound = (6 / (128 + 64)) ** 0.5
     for layer in (*prompts.key.detach(), *prompts.value.detach()):
         assert 0.98 * bound < float(layer.abs().max()) <= bound
-    model = builders.SGAModel(builders.frozen(), builders.SGAConfig(prompt_length=3), builders.BOS, builders.MASK)
+    model = SGAModel(builders.frozen(), SGAConfig(prompt_length=3), builders.BOS, builders.MASK)
     units = model.encoder_prompts, model.alignment_prompts, model.denoiser_prompts
     drawn = [layer.detach() for unit in units for part in (unit.key, unit.value) for layer in part]
     assert len({float(layer.sum()) for layer in drawn}) == len(drawn) == 6 * builders.LAYERS
@@ -130,31 +130,6 @@ def test_scale_is_learned_from_its_start_at_one():
     prompts = Prompts(layers=2, length=3, embed_dim=4, heads=2, scaled=True)
     sum((keys.sum() + values.sum()) for keys, values in prompts()).backward()
     torch.testing.assert_close(prompts.scale.grad, (prompts.key.sum() + prompts.value.sum()).detach()[None])
-
-
-@pytest.mark.skipif(not products._PACKABLE, reason="torch without oneDNN's linear")
-@pytest.mark.parametrize("alignment", ["ctc", "mask_predict"])
-def test_packed_weights_decode_alike(alignment, monkeypatch):
-    """Every matrix of the frozen model, the guidance and the tied table, of which nothing is left out; the outputs are the same."""
-    monkeypatch.setattr(products, "MIN_WEIGHTS", 1)
-    model, task = builders.sga_model(alignment=alignment), builders.task()
-    sample = builders.batch(builders.source_rows(SOURCES), None)
-    hidden = torch.randn(2, 5, model.masked_lm.sizes.embed_dim)
-
-    def outputs():
-        generator = task.build_generator([model], argparse.Namespace(iter_decode_max_iter=2))
-        tokens = [sentence[0]["tokens"].tolist() for sentence in generator.generate([model], sample)]
-        return tokens, model.best_path(hidden, torch.tensor([5, 3])).log_probs
-
-    plain = outputs()
-    matrices = [p for part in (model.masked_lm, model.semantic) for n, p in part.named_parameters() if p.dim() == 2]
-    positions = model.masked_lm.sentence_encoder.embed_positions.weight
-    assert model.pack_weights() == sum(4 * p.numel() for p in matrices if p is not positions)
-    assert model.pack_weights() == products.pack(model.masked_lm.output_weight, DEFAULT_CHUNK_SIZE) == 0
-    packed = outputs()
-    assert packed[0] == plain[0]
-    torch.testing.assert_close(packed[1], plain[1])
-    assert all(products.is_packed(p) for p in matrices if p is not positions)
 
 
 def test_positions_count_slots_and_not_tokens(device):

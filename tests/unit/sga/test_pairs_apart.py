@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq.data import LanguagePairDataset
 
-from fairseq_plugins.sga.pairs_apart import PairsApart
+from fairseq_plugins.sga.many_pairs import PairsApart
 from tests import builders
 
 COUNTS = {"de-en": 7, "fr-en": 3, "ru-en": 5}

@@ -6,7 +6,8 @@ import pytest
 
 from fairseq_plugins.common.frozen import Frozen
 from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
-from fairseq_plugins.sga import model as sga_module
+from fairseq_plugins.sga import variants
+from fairseq_plugins.sga.config import SIZE_OPTIONS
 from tests import builders
 
 # Layers, width, feed-forward width, heads of XLM-R base and large (Conneau et al. 2020, Table 5), 250,002 pieces.
@@ -18,12 +19,12 @@ def empty_files(monkeypatch):
     """Instead of reading a pretrained file: one of the sizes the config asks for, on the meta device."""
 
     def build(cfg, dictionary):
-        sizes = {name: getattr(cfg, option) for name, option in sga_module.SIZE_OPTIONS.items()}
+        sizes = {name: getattr(cfg, option) for name, option in SIZE_OPTIONS.items()}
         defaults = dict(layers=2, embed_dim=16, ffn_dim=24, heads=2, max_positions=40)
         sizes = {name: defaults[name] if value is None else value for name, value in sizes.items()}
         return Frozen(MaskedLM(MaskedLMSizes(vocab_size=250002, **sizes)), "0" * 32, "meta")
 
-    monkeypatch.setattr(sga_module, "build_frozen", build)
+    monkeypatch.setattr(variants, "build_frozen", build)
 
 
 @pytest.mark.cases(

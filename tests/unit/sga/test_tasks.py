@@ -4,10 +4,8 @@ import argparse
 from contextlib import nullcontext
 
 import pytest
-import torch
-from omegaconf import OmegaConf
 
-from fairseq_plugins.sga.decoding import UNREAD_OPTIONS
+from fairseq_plugins.sga.config import UNREAD_OPTIONS
 from tests import builders
 
 
@@ -95,7 +93,7 @@ def test_wrong_decoding_options_are_named():
         ("dag", {}, {"lenpen": 2.0}, "--lenpen 2.0: .* viterbi alone; valid: 1"),
         ("dag", {"length_beam": 2}, {}, "--length-beam 2: this model has --alignment dag"),
         ("ctc", {"dag_decoding": "greedy"}, {}, "--dag-decoding greedy: .* not trained with --alignment dag"),
-        ("ctc", {}, {"retain_dropout": True}, "--retain-dropout: SGAModel has no dropout that could be kept"),
+        ("ctc", {}, {"retain_dropout": True}, "--retain-dropout: GlancingModel has no dropout that could be kept"),
     ):
         models = [builders.sga_model(alignment=alignment)] if alignment else []
         with pytest.raises(ValueError, match=message):
@@ -106,19 +104,11 @@ def test_wrong_decoding_options_are_named():
             _generator(builders.task(iter_decode_blank_penalty=1.0), [graph], iter_decode_max_iter=passes)
 
 
-def test_two_dictionaries_and_what_cannot_be_packed_are_refused(tmp_path):
-    """fairseq's optimizers write through ``data``, which a packed copy does not notice."""
+def test_two_dictionaries_are_refused(tmp_path):
     builders.write_pair(tmp_path, "train", "de", "en")
     builders.write_dictionary(tmp_path, "en", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.de\.txt.*dict\.en\.txt"):
         builders.read_task(tmp_path)
-    task = builders.task(pack_weights=True)
-    with pytest.raises(ValueError, match="--pack-weights is for decoding.*leave the option out in training"):
-        task.build_model(OmegaConf.create({"_name": "sga_tiny"}))
-    with pytest.raises(ValueError, match="--pack-weights: weights can be packed in float32 .*; got torch.float64"):
-        _generator(task, [builders.sga_model().double()])
-    with pytest.raises(ValueError, match="--pack-weights is for SGA models; this one is Linear"):
-        _generator(task, [torch.nn.Linear(2, 2)])
 
 
 ROWS = [[5], [6, 7], [8, 9, 10], [11]]

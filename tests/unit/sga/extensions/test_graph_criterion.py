@@ -1,17 +1,18 @@
-"""sga_dag: targets without room, and glancing of both criterions; losses: tests/unit/models/sga/test_graph_alignment.py."""
+"""sga_dag: targets without room, and glancing of both criterions; losses: test_graph_losses.py."""
 
 import pytest
 import torch
 
 from fairseq_plugins.models.baselines import NATCTCConfig, NATCTCModel
-from fairseq_plugins.sga.criterion import GlancingSchedule, SGACTCConfig, SGACTCCriterion
-from fairseq_plugins.sga.extensions.graph_criterion import SGADAGCriterion
-from fairseq_plugins.sga.free_criterion import SGAMaskPredictConfig, SGAMaskPredictCriterion
+from fairseq_plugins.sga.extensions.glancing import GlancingCriterion, GlancingSchedule
+from fairseq_plugins.sga.extensions.graph import SGADAGCriterion
+from fairseq_plugins.sga.mask_predict import SGAMaskPredictCriterion
+from fairseq_plugins.sga.variants import JoinedCTCConfig, JoinedMaskPredictConfig
 from tests import builders
 
 
 def criterion(kind=SGADAGCriterion, **options):
-    return kind(builders.task(), SGACTCConfig(**{"sentence_avg": False, **options}))
+    return kind(builders.task(), JoinedCTCConfig(**{"sentence_avg": False, **options}))
 
 
 def test_targets_without_room_count_and_cost_nothing(device):
@@ -38,7 +39,7 @@ def test_a_path_too_short_for_the_denoiser_counts(monkeypatch):
     assert int(logged["unalignable"]) == 1
 
 
-@pytest.mark.parametrize(("kind", "alignment"), [(SGADAGCriterion, "dag"), (SGACTCCriterion, "ctc")])
+@pytest.mark.parametrize(("kind", "alignment"), [(SGADAGCriterion, "dag"), (GlancingCriterion, "ctc")])
 def test_glancing_follows_its_schedule_in_training_alone(kind, alignment, monkeypatch):
     model, sample, seen = builders.sga_model(alignment=alignment), builders.sample(), []
     original = type(model).forward
@@ -72,11 +73,12 @@ def test_wrong_schedules_are_named(text):
 
 
 def test_glancing_is_refused_where_nothing_reads_it():
+    cfg = JoinedMaskPredictConfig(sentence_avg=False, glancing="0.3")
     with pytest.raises(ValueError, match="--glancing 0.3: mask-predict .*valid with it: 0"):
-        SGAMaskPredictCriterion(builders.task(), SGAMaskPredictConfig(sentence_avg=False, glancing="0.3"))
+        SGAMaskPredictCriterion.build_criterion(cfg, builders.task())
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2}
     nat = NATCTCModel.build_model(NATCTCConfig(**sizes), builders.task()).train()
     with pytest.raises(ValueError, match="--glancing 0.3: valid for NATCTCModel: 0"):
-        criterion(SGACTCCriterion, glancing="0.3")(nat, builders.sample())
+        criterion(GlancingCriterion, glancing="0.3")(nat, builders.sample())
     with pytest.raises(ValueError, match="--criterion sga_dag trains models with --alignment dag.* sga_ctc"):
         criterion()(builders.sga_model(), builders.sample())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_plugins.sga.decoding import IterationOptions
-from fairseq_plugins.sga.extensions.graph_decoding import GraphOptions, SGADAGGenerator
+from fairseq_plugins.sga.extensions.graph import GraphOptions, SGADAGGenerator
 from tests import builders
 
 LENGTHS = [7, 4, 6, 5, 9, 3]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_plugins.ops import ctc, dag
-from fairseq_plugins.sga.extensions import glancing
+from fairseq_plugins.sga.model import Target
 from tests import builders
 
 LENGTHS = torch.tensor(builders.TARGETS)
@@ -50,18 +50,24 @@ def test_every_trained_part_learns():
 
 
 def aligned_tokens(model, sample):
-    """(B, T), the token of each slot in the best alignment, -1 where it has none; from the parts of the model."""
+    """(B, T), the token of each slot in the best alignment, -1 where it has none; and the best path."""
     source, lengths, targets = inputs(sample)
-    find = glancing._graph if model.transitions is not None else glancing._ctc
-    return find(model, model.encode(source), 3 * lengths, targets, LENGTHS, 64)
+    find = model.aligned_path if model.alignment == "dag" else model.aligned_tokens
+    return find(model.encode(source), 3 * lengths, Target(targets, LENGTHS, 64))[:2]
+
+
+def glanced_tokens(model, sample, ratio):
+    """(B, T), what the alignment unit reads."""
+    source, lengths, targets = inputs(sample)
+    glance = model.glance_graph if model.alignment == "dag" else model.glance
+    return glance(model.encode(source), 3 * lengths, Target(targets, LENGTHS, 64), ratio)[0]
 
 
 @pytest.mark.parametrize("alignment", ["ctc", "dag"])
 def test_glancing_shows_tokens_of_the_best_alignment(alignment):
     model, sample = model_of(alignment), builders.sample()
-    source, lengths, targets = inputs(sample)
-    given = model, model.encode(source), 3 * lengths, targets, LENGTHS, 64
-    aligned, path, _ = aligned_tokens(model, sample)
+    _, lengths, targets = inputs(sample)
+    aligned, path = aligned_tokens(model, sample)
     for row, length in enumerate(LENGTHS.tolist()):
         size = 3 * int(lengths[row])
         kept = aligned[row][aligned[row] >= 0]
@@ -73,7 +79,7 @@ def test_glancing_shows_tokens_of_the_best_alignment(alignment):
             collapsed, _ = ctc.collapse(kept[None], torch.tensor([size]), model.blank)
             assert collapsed[0].tolist() == wanted
     torch.manual_seed(1)
-    shown = torch.stack([glancing.glanced(*given, ratio=0.5).tokens for _ in range(400)])
+    shown = torch.stack([glanced_tokens(model, sample, 0.5) for _ in range(400)])
     hidden = shown == model.mask
     assert torch.equal(shown[~hidden], aligned.expand_as(shown)[~hidden])
     some = aligned >= 0
@@ -89,7 +95,7 @@ def test_glanced_slots_are_what_the_alignment_unit_reads():
     found = builders.forward_losses(model, sample, glancing=1.0)["alignment"]
     torch.manual_seed(3)
     guidance = model.encode(sample["net_input"]["src_tokens"])
-    seen = glancing.glanced(model, guidance, 3 * lengths, targets, LENGTHS, 64, 1.0).tokens
+    seen = glanced_tokens(model, sample, 1.0)
     assert bool((seen != model.mask).any())
     hidden, links = model.align_graph(guidance, 3 * lengths, seen)
     expected, _ = dag.linear_dag_with_best(hidden, *model.projection, links, targets, 3 * lengths, LENGTHS, model.blank)

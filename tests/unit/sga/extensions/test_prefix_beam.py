@@ -1,10 +1,12 @@
 """n-best decoding: the beam searches the states of each sentence's last pass; scores, order, nat_ctc, errors."""
 
+from argparse import Namespace
+
 import pytest
 import torch
 
-from fairseq_plugins.ops.ctc_prefix_beam import linear_prefix_beam
-from fairseq_plugins.sga.extensions.prefix_beam import BeamOptions, beam_options
+from fairseq_plugins.sga.decoding import SGAGenerator
+from fairseq_plugins.sga.extensions.prefix_beam import BeamOptions, PrefixBeamGenerator, linear_prefix_beam
 from tests import builders
 from tests.unit.models.baselines.test_nat_ctc import build as build_nat
 from tests.unit.sga.test_decoding import LENGTHS, decode, likely_blank, plain_passes
@@ -98,15 +100,24 @@ def test_passes_and_history_are_those_of_the_best_path_and_nbest_cuts(device):
                 assert one["tokens"].tolist() == other["tokens"].tolist()
 
 
-def test_options_are_compared():
-    for options, message in (
-        ((-1, None, 1, False), "--iter-decode-ctc-beam must be 0 .* got -1"),
-        ((0, 20, 1, False), "--iter-decode-ctc-candidates 20: .*--iter-decode-ctc-beam of at least 1; got 0"),
-        ((3, None, 4, False), r"--nbest must lie in \[1, 3\] with --iter-decode-ctc-beam 3 .* got 4"),
-        ((0, None, 2, False), r"--nbest must lie in \[1, 1\] with --iter-decode-ctc-beam 0 .* got 2"),
-        ((1, None, 1, True), "--iter-decode-ctc-beam of at least 2; got 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            beam_options(*options)
-    assert beam_options(0, None, 1, False) == BeamOptions(0, 20, 1)
-    assert beam_options(2, 1, 2, True) == BeamOptions(2, 1, 2)
+@pytest.mark.cases(
+    "size candidates nbest reranker words",
+    (-1, None, 1, None, "--iter-decode-ctc-beam must be 0 .* got -1"),
+    (0, 20, 1, None, "--iter-decode-ctc-candidates 20: .*--iter-decode-ctc-beam of at least 1; got 0"),
+    (2, 0, 1, None, "--iter-decode-ctc-candidates must be at least 1 .* got 0"),
+    (3, None, 4, None, r"--nbest must lie in \[1, 3\] with --iter-decode-ctc-beam 3 .* got 4"),
+    (0, None, 2, None, r"--nbest must lie in \[1, 1\] with --iter-decode-ctc-beam 0 .* got 2"),
+    (1, None, 1, "at.pt", "--iter-decode-ctc-beam of at least 2; got 1"),
+)
+def test_options_are_compared(size, candidates, nbest, reranker, words):
+    cfg = {"iter_decode_ctc_beam": size, "iter_decode_ctc_candidates": candidates, "rerank_at": reranker}
+    with pytest.raises(ValueError, match=words):
+        builders.task(**cfg).build_generator([], Namespace(nbest=nbest))
+
+
+def test_the_task_builds_it():
+    default = builders.task(iter_decode_ctc_beam=3).build_generator([], Namespace(nbest=2))
+    assert type(default) is PrefixBeamGenerator and default.beam == BeamOptions(3, 20, 2)
+    cfg = {"iter_decode_ctc_beam": 2, "iter_decode_ctc_candidates": 1, "iter_decode_ctc_bonus": 0.5}
+    assert builders.task(**cfg).build_generator([], Namespace()).beam == BeamOptions(2, 1, 1, 0.5)
+    assert type(builders.task().build_generator([], Namespace())) is SGAGenerator

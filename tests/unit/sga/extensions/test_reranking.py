@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_plugins.sga.extensions.reranking import ATReranker, RerankOptions, check_dictionary, rerank_options
+from fairseq_plugins.sga.extensions.reranking import ATReranker, RerankOptions, check_dictionary
 from tests import builders
 
 SIZES = {"layers": 1, "embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2}
@@ -106,20 +106,16 @@ def test_the_mask_of_a_masked_lm_is_unknown_to_the_model(device):
 
 
 def test_what_is_refused():
-    assert rerank_options(None, None, 1.0) is None
-    for given, weight in ((None, 0.5), (0.0, 0.0), (1.0, 1.0)):
-        assert rerank_options("at.pt", given, 0.6) == RerankOptions("at.pt", weight, 0.6)
     own = builders.dictionary()
     check_dictionary("at.pt", own, at_dictionary())
     short = reranker(models=[at_model(positions=5)])
     for wrong, message in (
-        (lambda: rerank_options(None, 0.5, 1.0), "--rerank-at-weight 0.5: .* without --rerank-at CHECKPOINT"),
-        (lambda: rerank_options("nowhere.pt", 1.5, 1.0), r"--rerank-at-weight must lie in \[0, 1\]; got 1.5"),
-        (lambda: rerank_options("nowhere.pt", -0.1, 1.0), r"--rerank-at-weight must lie in \[0, 1\]; got -0.1"),
+        (lambda: built("nowhere.pt", 1.5), r"--rerank-at-weight must lie in \[0, 1\]; got 1.5"),
+        (lambda: built("nowhere.pt", -0.1), r"--rerank-at-weight must lie in \[0, 1\]; got -0.1"),
         (lambda: ATReranker.read(RerankOptions("nowhere.pt"), own), "--rerank-at nowhere.pt: no such file"),
         (
             lambda: ATReranker([builders.sga_model()], builders.task(), own, RerankOptions("sga.pt")),
-            "SGAModel does not",
+            "GlancingModel does not",
         ),
         (lambda: short.rescore(builders.pad(SOURCES[1:2]), hypotheses()[2:]), "a source of 8 tokens is longer than"),
         (lambda: check_dictionary("at.pt", own, at_dictionary(range(24))), "28 entries, that of the hypotheses 29"),
@@ -127,6 +123,17 @@ def test_what_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             wrong()
+
+
+def built(path, weight, lenpen=1.0):
+    task = builders.task(rerank_at=path, rerank_at_weight=weight, iter_decode_ctc_beam=2)
+    return task.build_generator([], argparse.Namespace(lenpen=lenpen))
+
+
+@pytest.mark.parametrize(("given", "weight"), [(None, 0.5), (0.0, 0.0), (1.0, 1.0)])
+def test_the_task_hands_over_its_options(monkeypatch, given, weight):
+    monkeypatch.setattr(ATReranker, "read", lambda options, *more: options)
+    assert built("at.pt", given, 0.6).reranker == RerankOptions("at.pt", weight, 0.6)
 
 
 @pytest.fixture

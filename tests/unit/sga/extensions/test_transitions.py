@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fairseq_plugins.sga.extensions import transitions
+from fairseq_plugins.sga.extensions import graph
 from tests import builders
 
 WIDTH, SLOTS = 8, [6, 4]
@@ -14,8 +14,8 @@ WIDTH, SLOTS = 8, [6, 4]
 @pytest.mark.parametrize("furthest", [64, 3])
 @torch.no_grad()
 def test_links_are_a_softmax_over_later_slots(furthest, monkeypatch):
-    monkeypatch.setattr(transitions, "FURTHEST", furthest)
-    module = transitions.Transitions(WIDTH)
+    monkeypatch.setattr(graph, "FURTHEST", furthest)
+    module = graph.Transitions(WIDTH)
     builders.randomise(module, seed=1)
     hidden = builders.drawing(2)(len(SLOTS), max(SLOTS), WIDTH)
     found = module(hidden, torch.tensor(SLOTS))
@@ -34,7 +34,7 @@ def test_links_are_a_softmax_over_later_slots(furthest, monkeypatch):
 
 
 def test_gradients_are_finite_where_no_path_goes():
-    module = transitions.Transitions(WIDTH)
+    module = graph.Transitions(WIDTH)
     links = module(builders.drawing(2)(len(SLOTS), max(SLOTS), WIDTH), torch.tensor(SLOTS))
     links.masked_fill(links.isinf(), 0.0).sum().backward()
     assert all(bool(parameter.grad.isfinite().all()) for parameter in module.parameters())
@@ -42,7 +42,7 @@ def test_gradients_are_finite_where_no_path_goes():
 
 @torch.no_grad()
 def test_large_scores_are_finite_in_float16(device):
-    module = transitions.Transitions(256)
+    module = graph.Transitions(256)
     for linear in (module.query, module.key):
         linear.weight.copy_(torch.eye(256))
     hidden = torch.full((1, 6, 256), 30.0)  # products of 230,400; float16 ends at 65,504

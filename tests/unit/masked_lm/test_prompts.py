@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from fairseq_plugins.masked_lm.low_rank import LowRank
+from fairseq_plugins.masked_lm.prompts import LowRank
 from tests import builders
 
 RANK = 2

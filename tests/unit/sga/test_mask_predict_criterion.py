@@ -8,9 +8,9 @@ import torch
 from fairseq.logging import metrics
 from omegaconf import OmegaConf
 
-from fairseq_plugins.ops.mask_predict import draw_masks
-from fairseq_plugins.sga.criterion import SGACTCConfig, SGACTCCriterion
-from fairseq_plugins.sga.free_criterion import SGAMaskPredictConfig, SGAMaskPredictCriterion
+from fairseq_plugins.sga.config import SGACTCConfig
+from fairseq_plugins.sga.criterion import SGACTCCriterion
+from fairseq_plugins.sga.mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion, draw_masks
 from tests import builders
 from tests.builders import TARGETS
 
@@ -107,7 +107,7 @@ def test_criterion_and_model_must_agree(model, device):
             OmegaConf.set_struct(whole, True)  # as fairseq's is: else old omegaconf has every name
             fits = arch.get("alignment", "ctc") == name
             with nullcontext() if fits else pytest.raises(ValueError, match=words[name]):
-                kind(builders.task(), whole.criterion)
+                kind.build_criterion(whole.criterion, builders.task())
 
 
 def test_metrics_are_bits_of_their_own_units(model, device):

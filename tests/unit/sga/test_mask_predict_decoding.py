@@ -5,11 +5,10 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_plugins.ops.places import Places
-from fairseq_plugins.sga import model as sga
-from fairseq_plugins.sga.decoding import IterationOptions
-from fairseq_plugins.sga.extensions.prefix_beam import SGAGenerator
-from fairseq_plugins.sga.free_decoding import MaskPredictOptions, SGAMaskPredictGenerator
+from fairseq_plugins.ops.masks import Places
+from fairseq_plugins.sga import free
+from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
+from fairseq_plugins.sga.mask_predict import MaskPredictOptions, SGAMaskPredictGenerator
 from tests import builders
 
 LENGTHS = [7, 4, 6, 5, 9, 3]
@@ -51,12 +50,12 @@ def test_a_sentence_decodes_the_same_alone_and_in_any_batch(options, model_optio
 
 def test_only_masked_places_are_projected_and_history_starts_uncollapsed(device, monkeypatch):
     """At XLM-R's vocabulary the projection costs as much as the layers. Mask-predict's own tokens are not collapsed."""
-    model, sizes, original = sga_model(device), [], sga.linear_best_path
+    model, sizes, original = sga_model(device), [], free.linear_best_path
     tokens = torch.full((2, 5), builders.MASK, device=device)
     masked = Places.where(torch.tensor([[1, 0, 1, 0, 0], [0, 0, 0, 1, 0]], device=device).bool())
     guidance = model.encode(builders.pad(builders.source_rows([5, 3])).to(device))
     with monkeypatch.context() as patch:
-        patch.setattr(sga, "linear_best_path", lambda h, *rest: sizes.append(h[..., 0].numel()) or original(h, *rest))
+        patch.setattr(free, "linear_best_path", lambda h, *rest: sizes.append(h[..., 0].numel()) or original(h, *rest))
         best, scores = model.fill_masks(tokens, masked, guidance, torch.tensor([5, 4], device=device))
     assert sizes == [3] and best.shape == scores.shape == (3,)
     rows = builders.source_rows(LENGTHS)

@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 
-from fairseq_plugins.ops import mask_predict as ops
+from fairseq_plugins.sga import mask_predict as ops
 
 
 def test_number_and_choice_of_the_masked_tokens_are_uniform(device):
