@@ -45,21 +45,17 @@ def systems(sizes: Sizes, place: Path, threads: int) -> Iterator[Tuple[str, Deco
 
 
 def sga_systems(sizes: Sizes, symbols: Dictionary, place: Path, threads: int) -> Iterator[Tuple[str, Decode, int]]:
-    """SGA by the generator of this package, with and without packed weights, and exported."""
+    """SGA by the generator of this package, and exported."""
     model = sga(sizes, torch.device("cpu"))
     size = sum(one.numel() * one.element_size() for one in model.parameters())
-    packed = sga(sizes, torch.device("cpu"))
-    packed.pack_weights()
-    for name, one in (("torch", model), ("torch, packed", packed)):
-        for passes in PASSES:
-            generator = SGAGenerator(symbols, IterationOptions(max_iter=passes, adaptive=False))
+    for passes in PASSES:
+        generator = SGAGenerator(symbols, IterationOptions(max_iter=passes, adaptive=False))
 
-            def decode(count: int, model: Any = one, generator: Any = generator) -> Any:
-                return generator.generate(
-                    [model], batch(torch.full((count,), SOURCE), sizes.vocab, torch.device("cpu"))
-                )
+        def decode(count: int, generator: Any = generator) -> Any:
+            sample = batch(torch.full((count,), SOURCE), sizes.vocab, torch.device("cpu"))
+            return generator.generate([model], sample)
 
-            yield f"SGA, {passes} passes, {name}", decode, size
+        yield f"SGA, {passes} passes, torch", decode, size
     ids = {"bos": symbols.bos(), "pad": symbols.pad(), "eos": symbols.eos(), "unk": symbols.unk()}
     pair = {"source": "a", "target": "b", "source_prefix": [0], "source_suffix": [2], "target_prefix": []}
     description = {

@@ -3,9 +3,8 @@
     python -m benchmarks.deployment_trained --system SGA=translator/sga --system AT=translator/at --source test.fr \\
         --reference test.de [--sentences 300] [--batch 32] [--threads 2]
 
-MODEL is what ``python -m fairseq_plugins translate`` takes. Each is decoded by fairseq with this package's generator, with
-``--pack-weights`` where it has it, by the runtime in float32 and int8, and by CTranslate2 where that reads the model, with the same
-options of the search. Sentences one by one (median and 95th percentile) and in batches.
+MODEL is what ``python -m fairseq_plugins translate`` takes. Each is decoded by fairseq with this package's generator, by the
+runtime in float32 and int8, and by CTranslate2 where that reads the model, with the same options of the search. Sentences one by one (median and 95th percentile) and in batches.
 """
 
 import argparse
@@ -106,8 +105,6 @@ def systems(options: argparse.Namespace, place: Path) -> Iterator[System]:
         checkpoint = translate.checkpoint(model)
         plain = Fairseq(model)
         yield System(f"{name}, torch", plain, checkpoint.stat().st_size)
-        if hasattr(plain.inner.model, "pack_weights"):
-            yield System(f"{name}, torch, packed", Fairseq(model, "--pack-weights"), checkpoint.stat().st_size)
         for precision in ("float32", "int8"):
             folder = place / f"{name}-{precision}"
             if command.main([model, str(folder), *(["--int8"] if precision == "int8" else [])]):

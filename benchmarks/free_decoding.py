@@ -5,8 +5,8 @@
 Random weights; every system is forced to the reference length. SGA: one length, 2, 4 and 8 iterations of mask-predict, or none
 (the CTC alignment, as in the paper's Table 4), each without and with one denoising pass. MSP: the source is read twice, then the
 target is written from left to right with key/value caches, beam 1 and 4, and </s> after it. Batch 1 (median and 95th percentile
-over sentences, one after another) and one large batch. Model only: tokens in, tokens out. On the CPU two rows more: SGA with 4
-iterations and denoiser as ``--pack-weights`` decodes it, and MSP with beam 1 by torch's own products, as stock layers have them.
+over sentences, one after another) and one large batch. Model only: tokens in, tokens out. On the CPU one row more: MSP
+with beam 1 by torch's own products, as stock layers have them.
 """
 
 import argparse
@@ -27,7 +27,6 @@ ITERATIONS = (0, 2, 4, 8)
 BEAMS = (1, 4)
 BASE = "MSP beam 1"
 DENOISER = " + denoiser"
-PACKED = ", packed"
 STOCK = "MSP by torch's own products, beam 1"
 CERTAIN = 1e4
 """Logit of the length that is forced."""
@@ -71,9 +70,6 @@ def systems(sizes: Sizes, symbols: Dictionary, device: torch.device) -> Systems:
     for beam in BEAMS:
         found[f"MSP beam {beam}"] = causal, decoding.decode_autoregressive(causal, symbols, beam)
     if device.type == "cpu":
-        packed = sga(sizes, device, alignment="mask_predict")  # copies would share the frozen weights
-        packed.pack_weights()
-        found[name_of(4, 1) + PACKED] = packed, decode_free(packed, symbols, 4, 1)
         found[STOCK] = causal, without_one_dnn(decoding.decode_autoregressive(causal, symbols, 1))
     return found
 

@@ -1,8 +1,9 @@
 """XLM-R, with extra keys and values ("prefix") in the self-attention of every layer.
 
-Post-norm layers, learned positions that start at ``padding_idx + 1``, exact GELU, and a masked-LM head
-whose output projection is the token embedding. Without a prefix the outputs equal those of stock
-fairseq's ``XLMRModel`` on the same weights, under the same names (``sentence_encoder.*``, ``lm_head.*``).
+Post-norm layers, learned positions that start at ``padding_idx + 1``, exact GELU, and a masked-LM
+head whose output projection is the token embedding. Without a prefix the outputs equal those of
+stock fairseq's ``XLMRModel`` on the same weights, under the same names (``sentence_encoder.*``,
+``lm_head.*``).
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ Updates = Mapping[str, Tuple[Tensor, Tensor]]
 """Name of a layer's matrix -> (down (R, in), up (out, R)): the matrix acts as W + up @ down."""
 
 MOST_KEYS = 256
-"""Keys up to which attention is written out in bfloat16 training on CPU: twice as fast there, and 5 times at 64."""
+"""Most keys for which bfloat16 training on CPU writes attention out: twice as fast there."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,10 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def project(linear: nn.Linear, x: Tensor, updates: Optional[Updates], name: str) -> Tensor:
-    """Apply a linear layer, and its low-rank update if there are ``updates``. (..., in) -> (..., out)."""
+    """Apply a linear layer, and its low-rank update if there are ``updates``.
+
+    (..., in) -> (..., out).
+    """
     if updates is None:
         return linear(x)
     down, up = updates[name]
@@ -61,7 +65,7 @@ def project(linear: nn.Linear, x: Tensor, updates: Optional[Updates], name: str)
 def attention(
     query: Tensor, key: Tensor, value: Tensor, bias: Optional[Tensor] = None, dropout: float = 0.0
 ) -> Tensor:
-    """Compute softmax(query key^T / sqrt(D) + bias) value, by torch's fused kernel unless that is slow.
+    """Compute softmax(query key^T / sqrt(D) + bias) value; by the fused kernel unless it is slow.
 
     Args:
         query: (B, H, Q, D).
@@ -81,7 +85,7 @@ def attention(
 
 
 def is_written_out(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Return True where the scores (B, H, Q, K) are computed and kept: in bfloat16 training on CPU."""
+    """Return True where the scores (B, H, Q, K) are kept: in bfloat16 training on CPU."""
     trains = torch.is_grad_enabled() and any(part.requires_grad for part in (query, key, value))
     slow = query.dtype == torch.bfloat16 and query.device.type in ("cpu", "meta")
     return trains and slow and key.size(2) <= MOST_KEYS
@@ -117,7 +121,8 @@ class PrefixSelfAttention(nn.Module):
 
         Args:
             x: (B, S, C).
-            key_bias: (B or 1, 1, 1, P + S) additive, 0 = may be attended; None when nothing is masked.
+            key_bias: (B or 1, 1, 1, P + S) additive, 0 = may be attended; None when nothing is
+                masked.
             prefix: keys and values (B or 1, H, P, C / H), or None.
             updates: low-rank updates of the four projections, or None.
         """
@@ -138,7 +143,7 @@ class PrefixSelfAttention(nn.Module):
 
 
 class PrefixEncoderLayer(nn.Module):
-    """Self-attention and feed-forward block, each followed by residual and layer norm (post-norm)."""
+    """Self-attention and feed-forward block, each with residual and layer norm after it."""
 
     def __init__(
         self, embed_dim: int, ffn_dim: int, heads: int, dropout: float, attention_dropout: float
@@ -158,7 +163,7 @@ class PrefixEncoderLayer(nn.Module):
         prefix: Optional[Tuple[Tensor, Tensor]],
         updates: Optional[Updates] = None,
     ) -> Tensor:
-        """Run one layer, (B, S, C) -> (B, S, C); see :class:`PrefixSelfAttention` for the arguments."""
+        """Run one layer, (B, S, C) -> (B, S, C), with the arguments of self-attention."""
         x = self.self_attn_layer_norm(x + self._drop(self.self_attn(x, key_bias, prefix, updates)))
         wide = F.gelu(project(self.fc1, x, updates, "fc1"))  # B S F
         return self.final_layer_norm(x + self._drop(project(self.fc2, wide, updates, "fc2")))
@@ -188,7 +193,10 @@ class PrefixEncoder(nn.Module):
         )
 
     def token_positions(self, tokens: Tensor) -> Tensor:
-        """Number the tokens from ``padding_idx + 1``; padding keeps ``padding_idx``. (B, S) -> (B, S)."""
+        """Number the tokens from ``padding_idx + 1``; padding keeps ``padding_idx``.
+
+        (B, S) -> (B, S).
+        """
         is_token = tokens.ne(self.padding_idx)
         return (torch.cumsum(is_token, dim=1) * is_token).long() + self.padding_idx
 
@@ -216,8 +224,8 @@ class PrefixEncoder(nn.Module):
             prefix: one (keys, values) pair per layer, each (B or 1, H, P, C / H).
             prefix_padding_mask: (B, P) bool, True = that prefix entry may not be attended.
             positions: (B, S) int64 rows of the position table; counted from the tokens when None.
-            padding_mask: (B, S) bool, True = padding; ``tokens == padding_idx`` when None. Required if
-                the padding symbol is also a real input, as the CTC blank may be.
+            padding_mask: (B, S) bool, True = padding; ``tokens == padding_idx`` when None. Required
+                if the padding symbol is also a real input, as the CTC blank may be.
             updates: low-rank updates of each layer's matrices, or None.
 
         Returns:
@@ -228,7 +236,8 @@ class PrefixEncoder(nn.Module):
         """
         if tokens.size(1) > self.max_positions:
             raise ValueError(
-                f"input of {tokens.size(1)} tokens is longer than the masked LM's {self.max_positions} positions"
+                f"input of {tokens.size(1)} tokens is longer than the masked LM's "
+                f"{self.max_positions} positions"
             )
         if padding_mask is None:
             padding_mask = tokens.eq(self.padding_idx)
@@ -249,7 +258,7 @@ class PrefixEncoder(nn.Module):
         prefix_padding_mask: Optional[Tensor],
         dtype: torch.dtype,
     ) -> Tensor:
-        """Mask the keys [prefix, tokens] by a finite bias (B, 1, 1, P + S); see :func:`additive_key_mask`."""
+        """Mask the keys [prefix, tokens] by a finite bias (B, 1, 1, P + S)."""
         if prefix is not None:
             if prefix_padding_mask is None:
                 prefix_padding_mask = padding_mask.new_zeros(
@@ -263,7 +272,7 @@ class PrefixEncoder(nn.Module):
 
 
 class MaskedLMHead(nn.Module):
-    """Dense layer, GELU, layer norm; then a projection tied to the token embedding, with its own bias."""
+    """Dense layer, GELU, layer norm; then a projection tied to the token embedding."""
 
     def __init__(self, embed_dim: int, tied_weight: Tensor):
         super().__init__()
@@ -303,7 +312,7 @@ class MaskedLM(nn.Module):
     def forward(
         self, tokens: Tensor, positions: Optional[Tensor] = None, select: Optional[Tensor] = None
     ) -> Tensor:
-        """Compute logits (B, S, V), or (N, V) for the N positions that ``select`` (B, S) bool marks.
+        """Compute logits (B, S, V), or (N, V) for the N positions that ``select`` (B, S) marks.
 
         ``positions`` (B, S) int64 are counted from the tokens when None.
         """

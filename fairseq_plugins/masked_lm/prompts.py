@@ -1,4 +1,4 @@
-"""Trainable keys and values for every layer of a frozen model, and low-rank updates of its matrices."""
+"""Trainable keys and values for every layer of a frozen model, and low-rank updates."""
 
 import math
 from typing import Dict, List, Optional, Tuple
@@ -10,9 +10,10 @@ from .model import Prefix, Updates, split_heads
 
 
 class LowRank(nn.Module):
-    """Updates of ``rank`` R for every matrix of every layer: the four projections, ``fc1`` and ``fc2``.
+    """Updates of ``rank`` R for the matrices of every layer: four projections, ``fc1``, ``fc2``.
 
-    ``up`` starts at zero, so a unit starts as the frozen model. The scale of the update (alpha / r) is 1.
+    ``up`` starts at zero, so a unit starts as the frozen model. The scale of the update (alpha / r)
+    is 1.
 
     Source: Hu et al. 2022 (LoRA), section 4.1, Eq. 3; here each unit of SGA has its own.
     """
@@ -41,7 +42,7 @@ class LowRank(nn.Module):
 
 
 def merge(linear: nn.Linear, updates: Optional[Updates], name: str) -> nn.Linear:
-    """Add an update to the weight of a copy of ``linear``, without gradients; return ``linear`` itself if there is none."""
+    """Copy ``linear`` with its update added; return ``linear`` itself if there is none."""
     if updates is None:
         return linear
     down, up = updates[name]
@@ -58,12 +59,12 @@ class Prompts(nn.Module):
 
     Args:
         length: P; 0 = no prompts.
-        scaled: multiply by max(1, scale) with one learned scalar, as MSP and the code of SGA's authors do
-            (not their paper).
+        scaled: multiply by max(1, scale) with one learned scalar, as MSP and the code of SGA's
+            authors do (not their paper).
         low_rank: updates of the layers' matrices for this unit.
 
-    Source: SGA section 4.2 to 4.4, theta = (K^1..K^L, V^1..V^L); MSP (Tan et al. 2022) section 3.2, deep
-    continuous prompts with scaled reparameterization.
+    Source: SGA section 4.2 to 4.4, theta = (K^1..K^L, V^1..V^L); MSP (Tan et al. 2022) section 3.2,
+    deep continuous prompts with scaled reparameterization.
     """
 
     def __init__(
@@ -105,10 +106,11 @@ def join_prefixes(first: Prefix, second: Prefix) -> Prefix:
     """
     batch = max(first[0][0].size(0), second[0][0].size(0))
 
-    def join(left: Tensor, right: Tensor) -> Tensor:
-        return torch.cat([part.expand(batch, -1, -1, -1) for part in (left, right)], dim=2)
+    def concatenate(*parts: Tensor) -> Tensor:
+        """Concatenate keys or values, repeated for every sentence."""
+        return torch.cat([part.expand(batch, -1, -1, -1) for part in parts], dim=2)
 
     return [
-        (join(first_keys, second_keys), join(first_values, second_values))
+        (concatenate(first_keys, second_keys), concatenate(first_values, second_values))
         for (first_keys, first_values), (second_keys, second_values) in zip(first, second)
     ]

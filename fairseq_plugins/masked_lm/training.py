@@ -1,4 +1,4 @@
-"""``xlmr_mlm``: an XLM-R-shaped masked LM that also takes positions, so that translation pairs can restart them."""
+"""``xlmr_mlm``: a trainable XLM-R, whose positions can restart at the second sentence of a pair."""
 
 import logging
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ SIZES = dict(zip(sizes_of("encoder", 0, 0, 0, 0), ("layers", "embed_dim", "ffn_d
 
 @dataclass
 class XLMRMaskedLMConfig(FairseqDataclass):
-    """Sizes; None means the architecture's default, so that argparse and hydra build the same model."""
+    """Sizes; None means the architecture's default, from argparse and from hydra."""
 
     encoder_layers: Optional[int] = option(None, "encoder layers")
     encoder_embed_dim: Optional[int] = option(None, "width C")
@@ -33,14 +33,15 @@ class XLMRMaskedLMConfig(FairseqDataclass):
     attention_dropout: float = option(0.1, "dropout on attention weights")
     init_from_mlm: Optional[str] = option(
         None,
-        "start from this masked LM (fairseq model.pt or Hugging Face folder) of the same sizes and dictionary",
+        "start from this masked LM (fairseq model.pt or Hugging Face folder) of the same sizes "
+        "and dictionary",
     )
     tokens_per_sample: int = II("task.tokens_per_sample")
 
 
 @register_model("xlmr_mlm", dataclass=XLMRMaskedLMConfig)
 class XLMRMaskedLMModel(BaseFairseqModel):
-    """Trainable masked LM; the checkpoint has fairseq's XLM-R layout (``encoder.sentence_encoder.*``, ``encoder.lm_head.*``)."""
+    """Trainable masked LM, whose checkpoints have fairseq's XLM-R layout (``encoder.*``)."""
 
     def __init__(self, sizes: MaskedLMSizes, dropout: float, attention_dropout: float):
         super().__init__()
@@ -49,6 +50,11 @@ class XLMRMaskedLMModel(BaseFairseqModel):
 
     @classmethod
     def build_model(cls, cfg: XLMRMaskedLMConfig, task: Any) -> "XLMRMaskedLMModel":
+        """Build the model; in training it may start from ``--init-from-mlm``.
+
+        Raises:
+            ValueError: a size is missing or below 1, or the other masked LM has other sizes.
+        """
         for name in SIZES:
             if getattr(cfg, name) is None:
                 raise ValueError(
@@ -67,18 +73,20 @@ class XLMRMaskedLMModel(BaseFairseqModel):
         return model
 
     def load_masked_lm(self, path: str) -> None:
-        """Take over the weights of another masked LM, to go on with its pre-training; ValueError where the sizes differ."""
-        found = read_masked_lm(path)
-        for name, size in found.sizes.items():
+        """Load the weights of another masked LM. Raises ValueError if the sizes differ."""
+        pretrained = read_masked_lm(path)
+        for name, size in pretrained.sizes.items():
             if size != getattr(self.encoder.sizes, name):
                 raise ValueError(
-                    f"--init-from-mlm {path} has {name} = {size}, this model {getattr(self.encoder.sizes, name)}; "
-                    "valid: a masked LM of the sizes given by --arch and the command line, and of the data's dictionary"
+                    f"--init-from-mlm {path} has {name} = {size}, this model "
+                    f"{getattr(self.encoder.sizes, name)}; valid: a masked LM of the sizes given "
+                    "by --arch and the command line, and of the data's dictionary"
                 )
-        load(self.encoder, found.tensors)
-        logger.info("started from %s, fingerprint %s", path, found.fingerprint)
+        load(self.encoder, pretrained.tensors)
+        logger.info("started from %s, fingerprint %s", path, pretrained.fingerprint)
 
     def max_positions(self) -> int:
+        """Return the longest input in tokens."""
         return self.encoder.sizes.max_positions
 
     def forward(
@@ -88,13 +96,16 @@ class XLMRMaskedLMModel(BaseFairseqModel):
         positions: Optional[Tensor] = None,
         masked_tokens: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Dict[str, Tensor]]:
-        """Logits (N, V) at the masked tokens, or (B, S, V) at all, and an empty dict.
+        """Compute logits (N, V) at the masked tokens, or (B, S, V) at all tokens.
 
         Args:
             src_tokens: (B, S) int64.
             src_lengths: unused, part of fairseq's interface.
             positions: (B, S) int64; counted from the tokens when None.
             masked_tokens: (B, S) bool, True = is projected; all when None.
+
+        Returns:
+            The logits, and an empty dictionary, as fairseq's criterion expects.
         """
         return self.encoder(src_tokens, positions, masked_tokens), {}
 

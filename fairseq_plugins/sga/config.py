@@ -1,4 +1,4 @@
-"""Options of SGA's model, criterion and task, its architectures, and the table of rules between options.
+"""Options of SGA's model, criterion and task, its architectures, and the rules between options.
 
 Variants declare the options that they add beside their classes (``free.py``, ``extensions/``);
 ``variants.py`` joins them. The rules of all of them stand here, in one table.
@@ -7,15 +7,13 @@ Variants declare the options that they add beside their classes (``free.py``, ``
 import logging
 import math
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.dataclass.configs import GenerationConfig
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from fairseq.tasks.translation import TranslationConfig
 from omegaconf import II
 
-from ..common.options import Rule, check_rules, flag, in_range, option, sizes_of, warn_by_rules
+from ..common.options import Rule, check_rules, in_range, option, sizes_of, warn_by_rules
 from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE
 
 logger = logging.getLogger(__name__)
@@ -31,7 +29,7 @@ ALIGNMENTS: Any = ChoiceEnum(list(CRITERIONS))
 
 @dataclass
 class SGAConfig(FairseqDataclass):
-    """Options of the model; None means the architecture's default, or what the pretrained file says."""
+    """Options of the model; None = the architecture's default, or the pretrained file's value."""
 
     pretrained_mlm: Optional[str] = option(
         None,
@@ -52,22 +50,22 @@ class SGAConfig(FairseqDataclass):
     )
     alignment: ALIGNMENTS = option(
         "ctc",
-        "loss of the alignment unit: ctc for translation (criterion sga_ctc); dag, a directed acyclic "
-        "graph of slots as in DA-Transformer (criterion sga_dag); mask_predict with a length "
-        "predictor for free generation (criterion sga_mask_predict)",
+        "loss of the alignment unit: ctc for translation (criterion sga_ctc); dag, a directed "
+        "acyclic graph of slots as in DA-Transformer (criterion sga_dag); mask_predict with a "
+        "length predictor for free generation (criterion sga_mask_predict)",
     )
     ctc_upsample: int = option(
         2,
-        "slots per source token, <s> and </s> counted (with --alignment dag, 4 to 8 are usual); with "
-        "--alignment mask_predict, slots of the denoiser per target token; at least 1",
+        "slots per source token, <s> and </s> counted (with --alignment dag, 4 to 8 are usual); "
+        "with --alignment mask_predict, slots of the denoiser per target token; at least 1",
     )
     ctc_blank: str = option(
         "<s>", "dictionary symbol used as CTC blank; a symbol that never occurs inside a target"
     )
     ctc_blank_bias: float = option(
         0.0,
-        "bias (in nats) added to the blank's logit in training and decoding by CTC: a masked LM has no "
-        "reason to predict <s>, and its output layer is frozen; 0 as in the authors' code",
+        "bias (in nats) added to the blank's logit in training and decoding by CTC: a masked LM "
+        "has no reason to predict <s>, and its output layer is frozen; 0 as in the authors' code",
     )
     no_denoising: bool = option(
         False, "two units only: the paper's 'w/o denoising', a training run of its own"
@@ -129,8 +127,8 @@ class SGACTCConfig(FairseqDataclass):
     )
     denoise_noise_mix: str = option(
         "blank=0.4,random=0.3,sentence=0.3",
-        "shares of the noise: blank (deletion), random piece, sentence (another token of it), repeat, "
-        "mask",
+        "shares of the noise: blank (deletion), random piece, sentence (another token of it), "
+        "repeat, mask",
     )
     denoise_unroll: int = option(1, "denoising steps that are trained, at least 1")
     ctc_chunk_size: int = option(
@@ -149,8 +147,8 @@ class SGATranslationConfig(TranslationConfig):
     left_pad_source: bool = option(False, "not supported: XLM-R's input is padded on the right")
     iter_decode_blank_penalty: float = option(
         0.0,
-        "decoding by CTC: penalty (in nats) subtracted from the blank's logit in every pass; positive "
-        "values lengthen the output, negative values shorten it. Choose it by validation",
+        "decoding by CTC: penalty (in nats) subtracted from the blank's logit in every pass; "
+        "positive values lengthen the output, negative values shorten it. Choose it by validation",
     )
 
 
@@ -181,8 +179,8 @@ MODEL_RULES = (
     ),
     Rule(
         lambda o: o.ctc_blank_bias and o.no_denoising and str(o.alignment) != "ctc",
-        "--ctc-blank-bias {ctc_blank_bias}: with --alignment {alignment} and --no-denoising there is no "
-        "blank; valid: 0",
+        "--ctc-blank-bias {ctc_blank_bias}: with --alignment {alignment} and --no-denoising there "
+        "is no blank; valid: 0",
     ),
     in_range("frozen_dropout", "[0, 1)"),
     Rule(
@@ -191,8 +189,8 @@ MODEL_RULES = (
     ),
     Rule(
         lambda o: str(o.length_from) != "mean" and str(o.alignment) != "mask_predict",
-        "--length-from {length_from}: only a model with --alignment mask_predict predicts lengths; leave "
-        "it out",
+        "--length-from {length_from}: only a model with --alignment mask_predict predicts "
+        "lengths; leave it out",
     ),
 )
 
@@ -212,8 +210,8 @@ MODEL_WARNINGS = (
     ),
     Rule(
         lambda o: not has_slots(o) and o.ctc_upsample != SGAConfig.ctc_upsample,
-        "--ctc-upsample {ctc_upsample} has no effect with --alignment mask_predict and --no-denoising: "
-        "there are no CTC slots",
+        "--ctc-upsample {ctc_upsample} has no effect with --alignment mask_predict and "
+        "--no-denoising: there are no CTC slots",
     ),
 )
 
@@ -241,12 +239,14 @@ DECODING_RULES = (
     ),
     Rule(
         lambda o: not math.isfinite(o.iter_decode_blank_penalty),
-        "--iter-decode-blank-penalty must be a finite number of nats; got {iter_decode_blank_penalty}",
+        "--iter-decode-blank-penalty must be a finite number of nats; got "
+        "{iter_decode_blank_penalty}",
     ),
     # Graph of slots.
     Rule(
         lambda o: o.dag_decoding is not None and o.alignment != "dag",
-        "--dag-decoding {dag_decoding}: this model was not trained with --alignment dag; leave it out",
+        "--dag-decoding {dag_decoding}: this model was not trained with --alignment dag; leave it "
+        "out",
     ),
     Rule(
         lambda o: o.dag_decoding not in (None, "lookahead", "greedy", "viterbi"),
@@ -254,13 +254,14 @@ DECODING_RULES = (
     ),
     Rule(
         lambda o: o.alignment == "dag" and o.dag_decoding != "viterbi" and o.lenpen != 1.0,
-        "--lenpen {lenpen}: with --alignment dag it is read by --dag-decoding viterbi alone; valid: 1",
+        "--lenpen {lenpen}: with --alignment dag it is read by --dag-decoding viterbi alone; "
+        "valid: 1",
     ),
     # Mask-predict.
     Rule(
         lambda o: o.mask_predict_iterations and o.alignment != "mask_predict",
-        "--mask-predict-iterations {mask_predict_iterations}: this model has --alignment {alignment}, "
-        "which is one pass (0 iterations)",
+        "--mask-predict-iterations {mask_predict_iterations}: this model has --alignment "
+        "{alignment}, which is one pass (0 iterations)",
     ),
     Rule(
         lambda o: o.length_beam is not None and o.alignment != "mask_predict",
@@ -273,9 +274,9 @@ DECODING_RULES = (
             and o.mask_predict_iterations is not None
             and o.mask_predict_iterations < 1
         ),
-        "--mask-predict-iterations must be at least 1 for a model with --alignment mask_predict; got "
-        "{mask_predict_iterations}. The paper's 0 (CTC alignment, then the denoiser) is a training run of "
-        "its own: --alignment ctc --criterion sga_ctc",
+        "--mask-predict-iterations must be at least 1 for a model with --alignment mask_predict; "
+        "got {mask_predict_iterations}. The paper's 0 (CTC alignment, then the denoiser) is a "
+        "training run of its own: --alignment ctc --criterion sga_ctc",
     ),
     Rule(
         lambda o: o.length_beam is not None and not 1 <= o.length_beam <= o.longest_length,
@@ -284,8 +285,8 @@ DECODING_RULES = (
     # Options of CTC for a model whose alignment is not CTC.
     Rule(
         lambda o: o.alignment != "ctc" and o.rerank_at,
-        "--rerank-at {rerank_at}: it chooses among n-best lists of CTC; this model was trained with "
-        "--alignment {alignment} and has none",
+        "--rerank-at {rerank_at}: it chooses among n-best lists of CTC; this model was trained "
+        "with --alignment {alignment} and has none",
     ),
     Rule(
         lambda o: (
@@ -293,8 +294,8 @@ DECODING_RULES = (
             and o.iter_decode_blank_penalty
             and not (o.has_denoiser and o.iter_decode_max_iter)
         ),
-        "--iter-decode-blank-penalty {iter_decode_blank_penalty}: this model was trained with --alignment "
-        "{alignment}, without a denoising pass there is no blank; valid: 0",
+        "--iter-decode-blank-penalty {iter_decode_blank_penalty}: this model was trained with "
+        "--alignment {alignment}, without a denoising pass there is no blank; valid: 0",
     ),
     Rule(
         lambda o: o.alignment != "ctc" and o.iter_decode_ctc_beam > 0,
@@ -328,8 +329,9 @@ DECODING_RULES = (
     ),
     Rule(
         lambda o: not 1 <= o.nbest <= o.most_hypotheses,
-        "--nbest must lie in [1, {most_hypotheses}] with --iter-decode-ctc-beam {iter_decode_ctc_beam} (0: "
-        "the best path is one hypothesis; fairseq's --beam has no meaning here); got {nbest}",
+        "--nbest must lie in [1, {most_hypotheses}] with --iter-decode-ctc-beam "
+        "{iter_decode_ctc_beam} (0: the best path is one hypothesis; fairseq's --beam has no "
+        "meaning here); got {nbest}",
     ),
     # Reranking.
     in_range("rerank_at_weight", "[0, 1]"),
@@ -346,52 +348,6 @@ DECODING_RULES = (
 
 
 def check_model(cfg: Any) -> None:
-    """Raise ValueError for the first broken rule of the model's options; warn of options without effect."""
+    """Raise ValueError for a broken rule of the model's options; warn of those without effect."""
     check_rules(cfg, MODEL_RULES)
     warn_by_rules(cfg, MODEL_WARNINGS, logger.warning)
-
-
-# ---- Generation options of fairseq that nothing here reads. ----
-
-_UNREAD = (
-    "lenpen unkpen min_len max_len_a max_len_b match_source_len no_early_stop no_repeat_ngram_size "
-    "unnormalized sampling sampling_topk sampling_topp temperature diverse_beam_groups "
-    "diverse_beam_strength diversity_rate lm_path lm_weight score_reference print_alignment "
-    "replace_unk decoding_format eos_token iter_decode_with_beam iter_decode_eos_penalty "
-    "iter_decode_with_external_reranker"
-)
-UNREAD_OPTIONS = {name: getattr(GenerationConfig(), name) for name in _UNREAD.split()}
-"""Options of a search from left to right, of its attention, or of other iterative models -> defaults."""
-
-HINTS = {
-    "lenpen": "; --rerank-at and --dag-decoding viterbi read it",
-    "iter_decode_with_external_reranker": "; use --rerank-at PATH",
-}
-
-
-def check_decoding(options: Any, args: Any, models: List[Any]) -> None:
-    """Raise ValueError for decoding options that break a rule, or that nothing would read.
-
-    ``--beam`` is let pass: every recipe has it.
-
-    Args:
-        options: see :func:`.tasks.decoding_options`.
-        args: fairseq's generation options.
-        models: to be decoded.
-    """
-    reads_lenpen = bool(options.rerank_at) or options.alignment == "dag"
-    for name, default in UNREAD_OPTIONS.items():
-        setting = getattr(args, name, default)
-        if setting != default and not (reads_lenpen and name == "lenpen"):
-            typed = flag(name) + ("" if setting is True else f" {setting}")
-            valid = "leave it out" if default is None or default is False else f"valid: {default}"
-            reason = "has no meaning for SGA, which decodes all tokens at once"
-            raise ValueError(f"{typed} {reason}; {valid}{HINTS.get(name, '')}")
-    for model in models if getattr(args, "retain_dropout", False) else ():
-        # fairseq keeps dropout in its own modules alone, and SGA's units have none of them.
-        if not any(isinstance(module, FairseqDropout) for module in model.modules()):
-            name = type(model).__name__
-            raise ValueError(
-                f"--retain-dropout: {name} has no dropout that could be kept; leave it out"
-            )
-    check_rules(options, DECODING_RULES)

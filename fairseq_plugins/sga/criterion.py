@@ -32,9 +32,9 @@ class Labels(NamedTuple):
 class SGACTCCriterion(SummedCriterion):
     """Total = alignment CTC + denoising CTC.
 
-    Losses are sums in nats; ``sample_size`` is the number of target tokens (``</s>`` not counted), or of
-    sentences. A target that cannot be aligned (fewer slots than tokens + adjacent repeats) contributes
-    zero and is counted.
+    Losses are sums in nats; ``sample_size`` is the number of target tokens (``</s>`` not counted),
+    or of sentences. A target that cannot be aligned (fewer slots than tokens + adjacent repeats)
+    contributes zero and is counted.
 
     Source: SGA Eq. 7.
     """
@@ -130,7 +130,10 @@ class SGACTCCriterion(SummedCriterion):
         )
 
     def alignable(self, name: str, labels: Labels, slots: Tensor, blank: int) -> Tensor:
-        """Mark the targets that the loss ``name`` can align with ``slots`` (B,). Returns (B,) bool."""
+        """Mark the targets that the loss ``name`` can align with ``slots`` (B,).
+
+        Returns (B,) bool.
+        """
         return alignable(labels.tokens, slots, labels.lengths, blank)
 
     @classmethod
@@ -138,9 +141,9 @@ class SGACTCCriterion(SummedCriterion):
         """Raise ValueError unless the model has the alignment that this criterion trains."""
         if alignment != cls.alignment:
             raise ValueError(
-                f"--criterion {CRITERIONS[cls.alignment]} trains models with --alignment {cls.alignment}, "
-                f"this one has --alignment {alignment}: give --criterion {CRITERIONS[alignment]}, or an "
-                f"SGA model with --alignment {cls.alignment}"
+                f"--criterion {CRITERIONS[cls.alignment]} trains models with --alignment "
+                f"{cls.alignment}, this one has --alignment {alignment}: give --criterion "
+                f"{CRITERIONS[alignment]}, or an SGA model with --alignment {cls.alignment}"
             )
 
     def _noise(self, blank: int) -> Callable[[Tensor, Tensor], Tensor]:

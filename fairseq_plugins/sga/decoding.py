@@ -1,4 +1,4 @@
-"""Decoding: the alignment's best path, then denoising passes until nothing changes (section 4.4)."""
+"""Decoding: the alignment's best path, then denoising until nothing changes (section 4.4)."""
 
 from collections import deque
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from ..ops.masks import lengths_to_padding_mask, move, source_lengths
 from .units import Guidance
 
 MAX_PERIOD = 16
-"""Longer cycles of outputs are not looked for; the longest of the trained models seen had 6 passes."""
+"""Longest cycle of outputs that is looked for; the longest of trained models had 6 passes."""
 
 Hypotheses = List[List[Dict[str, Any]]]
 """Hypotheses of each sentence, with the keys of fairseq's generators."""
@@ -68,10 +68,10 @@ class Active:
 class SGAGenerator:
     """Batched decoding with the interface of fairseq's generators.
 
-    A sentence leaves the batch as soon as a denoising pass leaves its output unchanged: its result does
-    not depend on the rest of the batch. A sentence whose outputs come in a cycle (a third of the
-    sentences of a briefly trained model) leaves with the output that the last allowed pass would give,
-    after fewer passes.
+    A sentence leaves the batch as soon as a denoising pass leaves its output unchanged: its result
+    does not depend on the rest of the batch. A sentence whose outputs come in a cycle (a third of
+    the sentences of a briefly trained model) leaves with the output that the last allowed pass
+    would give, after fewer passes.
 
     Source: SGA section 4.4, "the loop is running until the output sequence keeps unchanged".
     """
@@ -101,11 +101,13 @@ class SGAGenerator:
         """
         if len(models) != 1:
             raise ValueError(
-                f"SGA decodes with one model; got {len(models)} in --path (average checkpoints instead)"
+                f"SGA decodes with one model; got {len(models)} in --path (average checkpoints "
+                "instead)"
             )
         if prefix_tokens is not None or constraints is not None:
             raise ValueError(
-                "SGA does not support --prefix-size or --constraints: all tokens are produced at once"
+                "SGA does not support --prefix-size or --constraints: all tokens are produced at "
+                "once"
             )
         models[0].eval()  # fairseq replaces train() for inference: it returns None
         return self.decode(models[0], sample["net_input"]["src_tokens"], source_lengths(sample))
@@ -118,9 +120,9 @@ class SGAGenerator:
             src_lengths: (B,) int64, on the host.
 
         Returns:
-            One hypothesis per sentence: ``tokens`` (U,), ``</s>`` alone if it is empty; ``score``, mean
-            log-probability of the slots in nats; ``positional_scores`` (U,) nats; ``steps``, denoising
-            passes; ``history`` if it is retained.
+            One hypothesis per sentence: ``tokens`` (U,), ``</s>`` alone if it is empty; ``score``,
+            mean log-probability of the slots in nats; ``positional_scores`` (U,) nats; ``steps``,
+            denoising passes; ``history`` if it is retained.
         """
         guidance = model.encode(src_tokens)  # Eq. 1 and 2
         slots = model.slot_lengths(src_lengths)  # B
@@ -179,7 +181,10 @@ class SGAGenerator:
         return Denoised(path, steps, history)
 
     def denoise_once(self, model: Any, active: Active) -> BestPath:
-        """Run one pass (Eq. 6): (B', T') -> (B', T'). Records what it reads in ``active.inputs``."""
+        """Run one pass (Eq.
+
+        6): (B', T') -> (B', T'). Records what it reads in ``active.inputs``.
+        """
         tokens = model.denoiser_input(active.path)[:, : int(active.slots.max())]  # B' T'
         active.inputs.append(tokens)
         hidden = model.denoise(tokens, active.guidance, active.slots)  # B' T' C
@@ -188,9 +193,9 @@ class SGAGenerator:
     def _staying(self, active: Active, output: BestPath, next_input: Tensor, step: int) -> Tensor:
         """List the sentences of ``active`` that another pass may change, (B'',) int64 on the host.
 
-        A pass depends on its input alone. If the next pass would read ``next_input`` (B', T'), which was
-        read P passes before, all outputs since then come again every P passes. Such a sentence leaves
-        after the pass whose output is that of pass ``max_iter``.
+        A pass depends on its input alone. If the next pass would read ``next_input`` (B', T'),
+        which was read P passes before, all outputs since then come again every P passes. Such a
+        sentence leaves after the pass whose output is that of pass ``max_iter``.
 
         Args:
             output: of pass number ``step``, counted from 1.
@@ -241,20 +246,23 @@ class SGAGenerator:
 
 
 def _survivors(tokens: Tensor, slots: Tensor, blank: Optional[int]) -> Tensor:
-    """Mark the slots that survive the collapse; all but padding if ``blank`` is None. (B, T) bool."""
+    """Mark the slots that survive the collapse; all but padding if ``blank`` is None.
+
+    (B, T) bool.
+    """
     if blank is None:
         return ~lengths_to_padding_mask(slots, tokens.size(1))
     return collapse_mask(tokens, slots, blank)
 
 
-def _equal_rows(left: Tensor, right: Tensor, padding: Tensor) -> Tensor:
+def _equal_rows(tokens: Tensor, wider: Tensor, padding: Tensor) -> Tensor:
     """Compare rows (B', T') with those of a tensor that may be wider, padding apart. (B',) bool."""
-    return ((left == right[:, : left.size(1)]) | padding).all(dim=1)
+    return ((tokens == wider[:, : tokens.size(1)]) | padding).all(dim=1)
 
 
 def _write_rows(path: BestPath, output: BestPath, rows: Tensor) -> BestPath:
     """Copy the path (B, T) with the rows ``rows`` (B',) replaced by ``output`` (B', T')."""
     merged = BestPath(*(part.clone() for part in path))
-    for whole, part in zip(merged, output):
-        whole[rows, : part.size(1)] = part
+    for target, part in zip(merged, output):
+        target[rows, : part.size(1)] = part
     return merged

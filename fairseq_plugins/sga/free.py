@@ -1,4 +1,4 @@
-"""The model for free generation: predicted lengths, alignment by mask-predict, then the CTC denoiser.
+"""The model for free generation: predicted lengths, mask-predict, then the CTC denoiser.
 
 ``mask_predict.py`` has its criterion and its decoding.
 
@@ -35,8 +35,8 @@ class LengthOptions:
 
     length_from: LENGTH_INPUTS = option(
         "mean",
-        "with --alignment mask_predict, input of the length predictor in the encoder unit's last layer: "
-        "the mean over the source, or the state of <s> (bos), as in the authors' code",
+        "with --alignment mask_predict, input of the length predictor in the encoder unit's last "
+        "layer: the mean over the source, or the state of <s> (bos), as in the authors' code",
     )
 
 
@@ -44,15 +44,19 @@ class LengthOptions:
 
 
 class TokenAlignmentModel(SGAModel):
-    """SGA whose alignment gives tokens without blanks, each of which the denoiser reads ``copies`` times.
+    """SGA whose alignment gives tokens without blanks; the denoiser reads each ``copies`` times.
 
-    Source: SGA section 4.4, "we upsample the alignment result by a factor of 2 by duplicating each token".
+    Source: SGA section 4.4, "we upsample the alignment result by a factor of 2 by duplicating each
+    token".
     """
 
     copies: int
 
     def duplicate(self, tokens: Tensor) -> Tensor:
-        """Repeat each token ``copies`` times, as far as there are positions. (B, T) -> (B, copies T)."""
+        """Repeat each token ``copies`` times, as far as there are positions.
+
+        (B, T) -> (B, copies T).
+        """
         most_tokens = self.masked_lm.sizes.max_positions // self.copies
         return tokens[:, :most_tokens].repeat_interleave(self.copies, dim=1)
 
@@ -64,12 +68,12 @@ class TokenAlignmentModel(SGAModel):
 class LengthPredictor(nn.Module):
     """Classify a vector of the encoder unit's last layer into target lengths 1 .. ``max_length``.
 
-    ``</s>`` is not counted. The vector is the ``mean`` over the source without padding, or the state of
-    ``<s>`` (``bos``). Its gradient reaches the encoder unit's prompts.
+    ``</s>`` is not counted. The vector is the ``mean`` over the source without padding, or the
+    state of ``<s>`` (``bos``). Its gradient reaches the encoder unit's prompts.
 
     Source: Ghazvininejad et al. 2019 (CMLM), section 2.3, which classifies a special token of the
-    encoder's input; a frozen masked LM has none. The authors' code of SGA has 50 classes over the state
-    of ``<s>``, and counts ``<s>`` and ``</s>`` of the target.
+    encoder's input; a frozen masked LM has none. The authors' code of SGA has 50 classes over the
+    state of ``<s>``, and counts ``<s>`` and ``</s>`` of the target.
     """
 
     def __init__(self, embed_dim: int, max_length: int, length_from: str = "mean"):
@@ -98,12 +102,12 @@ class LengthPredictor(nn.Module):
     def check_state(
         self, state_dict: Mapping[str, Tensor], upsample: Optional[int], positions: int
     ) -> None:
-        """Check that a checkpoint was trained with the same ``--length-from`` and ``--ctc-upsample``.
+        """Compare ``--length-from`` and ``--ctc-upsample`` with a checkpoint's.
 
         Args:
             state_dict: of a whole model.
-            upsample: ``--ctc-upsample`` of this model, from which its lengths follow; None without a
-                denoiser.
+            upsample: ``--ctc-upsample`` of this model, from which its lengths follow; None without
+                a denoiser.
             positions: of the masked LM.
 
         Raises:
@@ -116,8 +120,8 @@ class LengthPredictor(nn.Module):
         trained = [name for name, bias in biases.items() if bias is not None]
         if trained and self.length_from not in trained:
             raise ValueError(
-                f"--length-from {self.length_from}: the length predictor of this checkpoint was trained "
-                f"with --length-from {trained[0]}; valid: {trained[0]}"
+                f"--length-from {self.length_from}: the length predictor of this checkpoint was "
+                f"trained with --length-from {trained[0]}; valid: {trained[0]}"
             )
         bias = biases[self.length_from]
         if bias is None or upsample is None:
@@ -127,14 +131,14 @@ class LengthPredictor(nn.Module):
         if valid and upsample not in valid:
             interval = str(valid[0]) if len(valid) == 1 else f"{valid[0]} to {valid[-1]}"
             raise ValueError(
-                f"--ctc-upsample {upsample} leaves {self.max_length} lengths of the {positions} positions, "
-                f"the checkpoint's length predictor has {len(bias)}; with --alignment mask_predict valid: "
-                f"{interval}, as in its training"
+                f"--ctc-upsample {upsample} leaves {self.max_length} lengths of the {positions} "
+                f"positions, the checkpoint's length predictor has {len(bias)}; with --alignment "
+                f"mask_predict valid: {interval}, as in its training"
             )
 
 
 def length_nll(log_probs: Tensor, lengths: Tensor) -> Tensor:
-    """Pick the negative log-probability (B,) in nats of ``lengths`` (B,); 0 has no class and costs nothing."""
+    """Pick the negative log-probability (B,) in nats of ``lengths`` (B,); length 0 costs 0."""
     nll = -log_probs.gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0]
     return nll.masked_fill(lengths == 0, 0.0)
 
@@ -152,7 +156,7 @@ class FreeGuidance(Guidance):
 
 
 class FreeSGAModel(TokenAlignmentModel):
-    """SGA for free generation: a length predictor, and an alignment unit that fills masked tokens."""
+    """SGA with a length predictor, and an alignment unit that fills masked tokens."""
 
     alignment = "mask_predict"
 
@@ -240,11 +244,12 @@ class FreeSGAModel(TokenAlignmentModel):
         Args:
             masked: (B, U) bool, True = to be predicted.
             label_smoothing: of the masked tokens' cross-entropy, in [0, 1).
-            read_all: the denoiser reads the best token at every position instead of the masked ones.
+            read_all: the denoiser reads the best token at every position instead of the masked
+                ones.
 
         Returns:
-            ``alignment``, ``length`` and, with smoothing, ``alignment_nll`` (without gradient, no part of
-            the total), (B,) nats each; the tokens that the denoiser reads, (B, U) int64.
+            ``alignment``, ``length`` and, with smoothing, ``alignment_nll`` (without gradient, no
+            part of the total), (B,) nats each; the tokens that the denoiser reads, (B, U) int64.
 
         Raises:
             ValueError: a target is longer than the longest length.
@@ -273,8 +278,8 @@ class FreeSGAModel(TokenAlignmentModel):
         longest = self.length_predictor.max_length
         if size > longest:
             raise ValueError(
-                f"target of {size} tokens: --alignment mask_predict has lengths 1 to {longest} (positions "
-                "of the masked LM / --ctc-upsample); give --max-target-positions and "
+                f"target of {size} tokens: --alignment mask_predict has lengths 1 to {longest} "
+                "(positions of the masked LM / --ctc-upsample); give --max-target-positions and "
                 "--skip-invalid-size-inputs-valid-test, or cut it"
             )
 

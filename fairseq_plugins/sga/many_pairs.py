@@ -1,4 +1,4 @@
-"""Task ``sga_translation_multi``: one SGA model for several language pairs, with the same prompts."""
+"""Task ``sga_translation_multi``: the same prompts for several language pairs."""
 
 import os
 from collections import OrderedDict
@@ -28,14 +28,14 @@ class SGATranslationMultiConfig(JoinedTranslationConfig):
 
     lang_pairs: Optional[str] = option(
         None,
-        "pairs that are trained and validated together, for example de-en,es-en,fr-en. For decoding any "
-        "pair is named by --source-lang and --target-lang; pairs given there too must be those of the "
-        "training",
+        "pairs that are trained and validated together, for example de-en,es-en,fr-en. For "
+        "decoding any pair is named by --source-lang and --target-lang; pairs given there too "
+        "must be those of the training",
     )
     sampling_temperature: float = option(
         1.5,
-        "T of the shares of the pairs in an epoch, n^(1/T), at least 1; 1 = sizes as they are, larger = "
-        "more equal",
+        "T of the shares of the pairs in an epoch, n^(1/T), at least 1; 1 = sizes as they are, "
+        "larger = more equal",
     )
     seed: int = II("common.seed")
 
@@ -45,8 +45,9 @@ class SGATranslationMultiTask(SGATranslationTask):
     """Prompts shared by several pairs, as X -> English, without language tags.
 
     Training draws the pairs by temperature, anew for each epoch as a function of (seed, epoch).
-    Validation scores each pair (``bleu_de-en``); their mean is ``bleu``, for ``--best-checkpoint-metric
-    bleu``. Checkpoints keep the pairs. They are decoded with this task or with ``sga_translation``, from
+    Validation scores each pair (``bleu_de-en``); their mean is ``bleu``, for
+    ``--best-checkpoint-metric bleu``. Checkpoints keep the pairs. They are decoded with this task
+    or with ``sga_translation``, from
     any language: one that was never trained is logged as zero-shot.
 
     Source: SGA section 5.1, multilingual translation; it names no sampling.
@@ -60,12 +61,13 @@ class SGATranslationMultiTask(SGATranslationTask):
         pairs = parse_pairs(cfg.lang_pairs)
         if (cfg.source_lang is None) != (cfg.target_lang is None):
             raise ValueError(
-                f"--source-lang {cfg.source_lang} and --target-lang {cfg.target_lang}: give both, or none "
-                "and --lang-pairs"
+                f"--source-lang {cfg.source_lang} and --target-lang {cfg.target_lang}: give both, "
+                "or none and --lang-pairs"
             )
         if not pairs and cfg.source_lang is None:
             raise ValueError(
-                "--lang-pairs is needed, as de-en,fr-en; for decoding --source-lang and --target-lang"
+                "--lang-pairs is needed, as de-en,fr-en; for decoding --source-lang and "
+                "--target-lang"
             )
         check_range(cfg, "[1, inf)", "sampling_temperature")
         source, target = cfg.source_lang, cfg.target_lang
@@ -88,8 +90,8 @@ class SGATranslationMultiTask(SGATranslationTask):
         """Build the model. Raises ValueError for a training with ``--source-lang``."""
         if not from_checkpoint and self.cfg.source_lang is not None:
             raise ValueError(
-                f"--source-lang {self.cfg.source_lang} --target-lang {self.cfg.target_lang} name what is "
-                "decoded; a training takes --lang-pairs alone"
+                f"--source-lang {self.cfg.source_lang} --target-lang {self.cfg.target_lang} name "
+                "what is decoded; a training takes --lang-pairs alone"
             )
         return super().build_model(cfg, from_checkpoint)
 
@@ -166,6 +168,7 @@ class SGATranslationMultiTask(SGATranslationTask):
             log_bleu(logging_outputs, f"_bleu_{pair}", f"bleu_{pair}")
 
         def mean_bleu(meters: Any) -> float:
+            """Compute the mean over the pairs."""
             scores = [bleu_of(meters, f"_bleu_{pair}") for pair in pairs]
             return round(float(np.mean(scores)), 2)
 
@@ -220,7 +223,10 @@ class PairsApart(ConcatDataset):
 
 
 def parse_pairs(text: Optional[str]) -> List[Tuple[str, str]]:
-    """Read ``de-en,fr-en``. Raises ValueError for a name that is not a pair, or a pair named twice."""
+    """Read ``de-en,fr-en``.
+
+    Raises ValueError for a name that is not a pair, or a pair named twice.
+    """
     pairs: List[Tuple[str, str]] = []
     for name in text.split(",") if text else []:
         pair = split_pair("--lang-pairs", name.strip())

@@ -34,14 +34,14 @@ class SGAMaskPredictConfig(SGACTCConfig):
     )
     min_mask_ratio: Optional[float] = option(
         None,
-        "mask each target token with the probability max(this, U), in [0, 1]; each sentence draws its U, "
-        "uniform over (0, 1). The authors' code has 0.2. When not given, the number of masked tokens is "
-        "uniform over 1 .. N",
+        "mask each target token with the probability max(this, U), in [0, 1]; each sentence draws "
+        "its U, uniform over (0, 1). The authors' code has 0.2. When not given, the number of "
+        "masked tokens is uniform over 1 .. N",
     )
     denoise_all_positions: bool = option(
         False,
-        "the denoiser is trained on the alignment's best token at every position, as in the authors' "
-        "code; otherwise on the true token where none was masked",
+        "the denoiser is trained on the alignment's best token at every position, as in the "
+        "authors' code; otherwise on the true token where none was masked",
     )
 
 
@@ -51,8 +51,8 @@ class MaskPredictDecodingOptions:
 
     mask_predict_iterations: Optional[int] = option(
         None,
-        "decoding with --alignment mask_predict: iterations, at least 1 (4 when not given); a CTC model "
-        "has 0",
+        "decoding with --alignment mask_predict: iterations, at least 1 (4 when not given); a CTC "
+        "model has 0",
     )
     length_beam: Optional[int] = option(
         None,
@@ -67,8 +67,8 @@ class MaskPredictDecodingOptions:
 def draw_masks(lengths: Tensor, size: int) -> Tensor:
     """Mask a random part of each row: a number of tokens uniform over 1 .. N, and any of them.
 
-    Randomness comes from torch's global generator, which fairseq seeds with (seed, update): a resumed
-    run draws the same masks.
+    Randomness comes from torch's global generator, which fairseq seeds with (seed, update): a
+    resumed run draws the same masks.
 
     Args:
         lengths: (B,) int64, N of each row; a row without tokens has no mask.
@@ -85,12 +85,12 @@ def draw_masks(lengths: Tensor, size: int) -> Tensor:
 
 
 def draw_masks_by_ratio(lengths: Tensor, size: int, least: float) -> Tensor:
-    """Mask each token with the probability max(``least``, U); each row draws its own U, uniform over (0, 1).
+    """Mask each token with the probability max(``least``, U); each row draws U from (0, 1).
 
     A row may be left without a mask. ``least`` lies in [0, 1]; see :func:`draw_masks`.
 
-    Source: the authors' code of SGA, with 0.2 and one U for a whole batch. One U per sentence is the
-    same on average and does not depend on the batch.
+    Source: the authors' code of SGA, with 0.2 and one U for a whole batch. One U per sentence is
+    the same on average and does not depend on the batch.
     """
     ratio = torch.rand(lengths.size(0), 1, device=lengths.device).clamp(min=least)
     masked = torch.rand(lengths.size(0), size, device=lengths.device) < ratio
@@ -98,7 +98,7 @@ def draw_masks_by_ratio(lengths: Tensor, size: int, least: float) -> Tensor:
 
 
 def lowest_scores(scores: Tensor, counts: Tensor, lengths: Tensor) -> Tensor:
-    """Mark the ``counts`` (B,) tokens with the lowest scores in each row; of equal ones, those to the left.
+    """Mark the ``counts`` (B,) lowest scores of each row; of equal ones, those to the left.
 
     Args:
         scores: (B, T).
@@ -114,9 +114,9 @@ def lowest_scores(scores: Tensor, counts: Tensor, lengths: Tensor) -> Tensor:
 
 
 def masked_counts(lengths: Tensor, step: int, iterations: int) -> Tensor:
-    """Count the tokens masked before iteration ``step`` (from 0): N (iterations - step) / iterations, rounded down.
+    """Count the tokens masked before iteration ``step``: N (iterations - step) / iterations.
 
-    N at first, then fewer by a linear decay. lengths: (B,) int64, N. Returns (B,) int64.
+    N at step 0, then fewer by a linear decay, rounded down. lengths: (B,) int64, N. Returns (B,).
 
     Source: Ghazvininejad et al. 2019 (CMLM), section 3.1.
     """
@@ -124,7 +124,7 @@ def masked_counts(lengths: Tensor, step: int, iterations: int) -> Tensor:
 
 
 def likely_lengths(log_probs: Tensor, count: int) -> Tensor:
-    """List the ``count`` most probable lengths of each sentence, best first; of equal ones, the shorter.
+    """List the ``count`` likeliest lengths of each sentence; of equal ones, the shorter first.
 
     log_probs: (B, N); column j stands for j + 1 tokens. Returns (B, K) int64.
     """
@@ -145,18 +145,19 @@ class MaskedLabels(NamedTuple):
 class SGAMaskPredictCriterion(SGACTCCriterion):
     """Total = cross-entropy of the masked tokens + length + denoising CTC.
 
-    Each sentence has its own number of masked tokens, uniform over 1 .. N (``</s>`` is no token: the
-    length says where it ends). The denoiser reads the unmasked tokens and, in place of the masked ones,
-    the alignment unit's best tokens (ids: detached), each ``--ctc-upsample`` times, with the noise of
-    ``sga_ctc``. Masks are drawn in validation too; ``--fixed-validation-seed`` makes its losses
-    comparable.
+    Each sentence has its own number of masked tokens, uniform over 1 .. N (``</s>`` is no token:
+    the length says where it ends). The denoiser reads the unmasked tokens and, in place of the
+    masked ones, the alignment unit's best tokens (ids: detached), each ``--ctc-upsample`` times,
+    with the noise of ``sga_ctc``. Masks are drawn in validation too; ``--fixed-validation-seed``
+    makes its losses comparable.
 
     The authors' code is ``--label-smoothing 0.1 --min-mask-ratio 0.2 --denoise-all-positions`` with
     ``--length-from bos`` of the model. It averages each loss over its own tokens, and subtracts a
     constant, the smallest value of a smoothed loss.
 
-    Losses are sums in nats; ``sample_size`` is the number of target tokens, or of sentences. A sentence
-    without target tokens has a denoising loss only. Differs from CMLM, which divides by the masked
+    Losses are sums in nats; ``sample_size`` is the number of target tokens, or of sentences. A
+    sentence without target tokens has a denoising loss only. Differs from CMLM, which divides by
+    the masked
     tokens: CTC scores all of them.
 
     Source: SGA Eq. 7; Ghazvininejad et al. 2019 (CMLM), sections 2.2 and 2.3.
@@ -208,7 +209,7 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
 
 
 class TokenGenerator(SGAGenerator):
-    """Decoding of an alignment that gives tokens without blanks: they are duplicated, then denoised."""
+    """Decoding of an alignment without blanks: its tokens are duplicated, then denoised."""
 
     def finish(self, model: Any, guidance: Guidance, path: BestPath, lengths: Tensor) -> Hypotheses:
         """Build the hypotheses of an alignment, denoised unless there are no passes.
@@ -243,13 +244,13 @@ class MaskPredictOptions(NamedTuple):
 class SGAMaskPredictGenerator(TokenGenerator):
     """Mask-predict, then the denoiser; with the interface of fairseq's generators.
 
-    The most probable lengths of a sentence are decoded side by side; the one whose tokens have the best
-    mean log-probability goes on. Its tokens are duplicated and denoised. With
+    The most probable lengths of a sentence are decoded side by side; the one whose tokens have the
+    best mean log-probability goes on. Its tokens are duplicated and denoised. With
     ``--iter-decode-max-iter 0`` or without a denoiser they are the result (nothing is collapsed:
     mask-predict has no blank).
 
-    Source: SGA sections 4.3 and 4.4; Ghazvininejad et al. 2019 (CMLM), section 3. Several lengths are
-    CMLM's, the authors' code of SGA has one.
+    Source: SGA sections 4.3 and 4.4; Ghazvininejad et al. 2019 (CMLM), section 3. Several lengths
+    are CMLM's, the authors' code of SGA has one.
     """
 
     def __init__(self, tgt_dict: Any, options: IterationOptions, mask_predict: MaskPredictOptions):
@@ -271,7 +272,8 @@ class SGAMaskPredictGenerator(TokenGenerator):
         Each iteration waits for the device once, and all lengths twice.
 
         Returns:
-            Tokens (B, T) and their log-probabilities, see :meth:`fill`, and lengths (B,) on the host.
+            Tokens (B, T) and their log-probabilities, see :meth:`fill`, and lengths (B,) on the
+            host.
         """
         count = self.mask_predict.length_beam
         candidates = likely_lengths(guidance.length_log_probs, count)  # B K
@@ -289,8 +291,8 @@ class SGAMaskPredictGenerator(TokenGenerator):
         """Mask all tokens at first, then in each iteration those of the lowest probability.
 
         Returns:
-            Tokens (B, T) int64, and their log-probabilities (B, T) in nats when they were predicted, 0 in
-            padding.
+            Tokens (B, T) int64, and their log-probabilities (B, T) in nats when they were
+            predicted, 0 in padding.
         """
         tokens = model.blank_sentence(lengths)
         log_probs = torch.zeros(tokens.shape, device=tokens.device)

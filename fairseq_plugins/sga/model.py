@@ -23,7 +23,7 @@ Corruption = Callable[[Tensor, Tensor], Tensor]
 """(tokens (B, T), slots (B,)) -> noisy tokens (B, T)."""
 
 Losses = Tuple[Dict[str, Tensor], Dict[str, Tensor]]
-"""Losses by name, (B,) nats each, and by the same names the slots (B,) that a loss aligns with the target."""
+"""Losses (B,) in nats by name, and by the same names the slots (B,) that a loss aligns."""
 
 
 class Target(NamedTuple):
@@ -37,8 +37,8 @@ class Target(NamedTuple):
 class SGAModel(SlotModel):
     """Semantic-guided alignment, then denoising.
 
-    Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts. Only the
-    prompts, W_K, W_V and optional low-rank updates train.
+    Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts. Only
+    the prompts, W_K, W_V and optional low-rank updates train.
 
     Args:
         frozen: the masked LM.
@@ -91,7 +91,10 @@ class SGAModel(SlotModel):
     # ---- Eq. 3 and 4: alignment. ----
 
     def align(self, guidance: Guidance, slots: Tensor, tokens: Optional[Tensor] = None) -> Tensor:
-        """Run the alignment unit (Eq. 4) on the blank sentence, or on ``tokens`` (B, T). slots: (B,). Returns (B, T, C)."""
+        """Run the alignment unit (Eq.
+
+        4) on the blank sentence, or on ``tokens`` (B, T). slots: (B,). Returns (B, T, C).
+        """
         tokens = self.blank_sentence(slots) if tokens is None else tokens
         return self.run_unit(tokens, slots, self.alignment_prompts, guidance)
 
@@ -108,7 +111,7 @@ class SGAModel(SlotModel):
         return self.run_unit(tokens, slots, self.denoiser_prompts, guidance)
 
     def denoiser_input(self, path: BestPath) -> Tensor:
-        """Choose what the denoiser reads, T_i: the uncollapsed output, with ``--fill-blanks`` the best piece. (B, T)."""
+        """Choose what the denoiser reads: T_i uncollapsed, blanks filled with ``--fill-blanks``."""
         return path.pieces if self.fill_blanks else path.tokens
 
     # ---- f_LM(theta, X) of Eq. 4 and 6. ----
@@ -116,7 +119,10 @@ class SGAModel(SlotModel):
     def run_unit(
         self, tokens: Tensor, slots: Tensor, prompts: Prompts, guidance: Guidance
     ) -> Tensor:
-        """Run a unit as :meth:`unit_states` does, ready for the tied output projection. Returns (B, T, C)."""
+        """Run a unit as :meth:`unit_states` does, ready for the tied output projection.
+
+        Returns (B, T, C).
+        """
         return self.masked_lm.lm_head.transform(self.unit_states(tokens, slots, prompts, guidance))
 
     def unit_states(
@@ -136,7 +142,8 @@ class SGAModel(SlotModel):
         theta = join_prefixes(guidance.prefix, prompts())  # per layer: B H S+P C/H
         prompt_mask = guidance.padding_mask.new_zeros(tokens.size(0), prompts.key.size(1))  # B P
         theta_mask = torch.cat([guidance.padding_mask, prompt_mask], dim=1)  # B S+P
-        # Positions count slots, not tokens: the blank may be any symbol, the padding symbol included.
+        # Positions count slots, not tokens: the blank may be any symbol, the padding symbol
+        # included.
         padding = lengths_to_padding_mask(slots, tokens.size(1), tokens.device)  # B T
         padding_idx = self.masked_lm.sizes.padding_idx
         positions = torch.arange(tokens.size(1), device=tokens.device) + padding_idx + 1  # T
@@ -200,9 +207,10 @@ class SGAModel(SlotModel):
         corrupt: Optional[Corruption] = None,
         unroll: int = 1,
     ) -> Tensor:
-        """Compute L_2(theta_s, theta_d), the mean CTC loss of ``unroll`` denoising steps, (B,) nats.
+        """Compute L_2(theta_s, theta_d): the mean CTC loss (B,) in nats of ``unroll`` steps.
 
-        ``tokens`` (B, T) are ids: no gradient flows back through them. Theta_s trains by the guidance.
+        ``tokens`` (B, T) are ids: no gradient flows back through them. Theta_s trains by the
+        guidance.
         """
         losses = []
         for step in range(unroll):
@@ -217,7 +225,7 @@ class SGAModel(SlotModel):
     def ctc(
         self, hidden: Tensor, slots: Tensor, target: Target, want_best: bool
     ) -> Tuple[Tensor, Optional[BestPath]]:
-        """Compute the CTC loss (B,) in nats of states (B, T, C), and the best path, None unless ``want_best``."""
+        """Compute the CTC loss (B,) in nats of states (B, T, C), and the best path if wanted."""
         weight, bias = self.ctc_projection()
         return linear_ctc_with_best(
             hidden,
@@ -249,6 +257,6 @@ class SGAModel(SlotModel):
         return self.masked_lm.output_weight, self.masked_lm.output_bias
 
     def max_positions(self) -> Tuple[int, int]:
-        """Return the longest source whose slots fit into the masked LM's positions, and the longest target."""
+        """Return the longest source whose slots fit into the positions, and the longest target."""
         positions = self.masked_lm.sizes.max_positions
         return positions // self.upsample, positions

@@ -8,20 +8,24 @@ from torch import Tensor
 from ..ops.masks import lengths_to_padding_mask, move
 
 KINDS = ("blank", "random", "sentence", "repeat", "mask")
-"""blank: the slot is emptied (deletion); random: a random piece; sentence: another token of the same
-sentence; repeat: a copy of the slot to the left (repetition); mask: ``<mask>``, as a masked LM is trained."""
+"""blank: the slot is emptied (deletion); random: a random piece; sentence: another token of the
+sentence; repeat: a copy of the slot to the left (repetition); mask: ``<mask>``, as a masked LM
+is trained."""
 
 
 class SlotAlphabet(NamedTuple):
-    """Ids that noise may write: the CTC blank, pieces from ``first_piece`` to before ``end_piece``, and ``<mask>``."""
+    """Ids that noise may write: the blank, pieces from ``first_piece`` on, and ``<mask>``."""
 
     blank: int
     first_piece: int
-    end_piece: int  # also the id of <mask>
+    end_piece: int  # one behind the last piece: the id of <mask>
 
 
 def parse_noise_mix(text: str) -> Dict[str, float]:
-    """Read ``blank=0.4,random=0.3,sentence=0.3`` into shares that sum to one. Raises ValueError for any other form."""
+    """Read ``blank=0.4,random=0.3,sentence=0.3`` into shares that sum to one.
+
+    Raises ValueError for any other form.
+    """
     mix: Dict[str, float] = {}
     for part in text.split(","):
         kind, _, share = part.strip().partition("=")
@@ -47,8 +51,9 @@ def corrupt_slots(
     """Disturb up to ``ratio`` of the slots of each row; the length stays, and so does padding.
 
     Each sentence draws its own ratio from U(0, ``ratio``). Each slot is then disturbed with that
-    probability, so the cap holds in expectation, not for every short row. Randomness comes from torch's
-    global generator, which fairseq seeds with (seed, update): a resumed run draws the same noise.
+    probability, so the cap holds in expectation, not for every short row. Randomness comes from
+    torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same
+    noise.
 
     Args:
         tokens: (B, T) int64.
@@ -60,8 +65,8 @@ def corrupt_slots(
     Returns:
         (B, T) int64.
 
-    Source: SGA section 4.4 (deletion, repetition); the mix of blank, random and same-sentence tokens is
-    that of the authors' code. Masks are as in Ghazvininejad et al. 2019 (CMLM).
+    Source: SGA section 4.4 (deletion, repetition); the mix of blank, random and same-sentence
+    tokens is that of the authors' code. Masks are as in Ghazvininejad et al. 2019 (CMLM).
     """
     batch, size = tokens.shape
     device = tokens.device

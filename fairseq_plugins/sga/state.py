@@ -1,4 +1,4 @@
-"""What SGA reads and writes as state: the frozen model's file, the trained part, and the trained pairs.
+"""State of SGA: the frozen model's file, the trained part of a checkpoint, and the trained pairs.
 
 A checkpoint holds the trained part and the fingerprint of the frozen masked LM (``common.frozen``
 writes and compares it), the sizes of that model among its options, and the language pairs that the
@@ -29,7 +29,7 @@ PAIRS = "trained_pairs"
 
 
 def build_frozen(cfg: SGAConfig, dictionary: Dictionary) -> Frozen:
-    """Read the frozen masked LM ``cfg.pretrained_mlm``, on the CPU in float32; see :func:`read_pretrained`."""
+    """Read the frozen masked LM, on the CPU in float32; see :func:`read_pretrained`."""
     pretrained = read_pretrained(cfg, dictionary)
     module = MaskedLM(MaskedLMSizes(**pretrained.sizes), cfg.frozen_dropout, cfg.frozen_dropout)
     load(module, pretrained.tensors)
@@ -58,7 +58,8 @@ def build_empty(cfg: SGAConfig, dictionary: Dictionary) -> Frozen:
     missing = [option for name, option in SIZE_OPTIONS.items() if sizes[name] is None]
     if missing:
         raise ValueError(
-            f"--save-full-model checkpoint without {', '.join(missing)}: it was not written by this package"
+            f"--save-full-model checkpoint without {', '.join(missing)}: it was not written by "
+            "this package"
         )
     module = MaskedLM(
         MaskedLMSizes(vocab_size=len(dictionary), padding_idx=dictionary.pad(), **sizes)
@@ -71,7 +72,7 @@ def build_empty(cfg: SGAConfig, dictionary: Dictionary) -> Frozen:
 
 
 def record_sizes(cfg: SGAConfig, sizes: MaskedLMSizes) -> None:
-    """Write the frozen model's sizes into the options, so that a checkpoint tells which model it needs."""
+    """Write the sizes into the options, so that a checkpoint tells which model it needs."""
     with writable(cfg):
         for name, option in SIZE_OPTIONS.items():
             setattr(cfg, option, getattr(sizes, name))
@@ -106,12 +107,13 @@ def read_pretrained(cfg: Any, dictionary: Dictionary) -> PretrainedFile:
 
 
 def check_dictionary(pretrained: PretrainedFile, dictionary: Dictionary, origin: str) -> None:
-    """Raise ValueError if rows, special symbols or known entries of the file differ from the dictionary's."""
+    """Raise ValueError if rows, special symbols or entries differ from the dictionary's."""
     rows = pretrained.sizes["vocab_size"]
     if len(dictionary) != rows:
         raise ValueError(
-            f"dictionary has {len(dictionary)} entries (<s>, <pad>, </s>, <unk> and <mask> counted), but {origin} "
-            f"has {rows} rows; run fairseq-preprocess with the model's own dict.txt as --srcdict and --tgtdict"
+            f"dictionary has {len(dictionary)} entries (<s>, <pad>, </s>, <unk> and <mask> "
+            f"counted), but {origin} has {rows} rows; run fairseq-preprocess with the model's own "
+            "dict.txt as --srcdict and --tgtdict"
         )
     specials = (
         dictionary.bos(),
@@ -123,12 +125,13 @@ def check_dictionary(pretrained: PretrainedFile, dictionary: Dictionary, origin:
     expected = (0, pretrained.padding_idx, 2, 3, pretrained.mask_row)
     if specials != expected:
         raise ValueError(
-            f"special symbols <s>, <pad>, </s>, <unk>, <mask> have ids {specials} in the dictionary, "
-            f"but {expected} in {origin}"
+            f"special symbols <s>, <pad>, </s>, <unk>, <mask> have ids {specials} in the "
+            f"dictionary, but {expected} in {origin}"
         )
     if not pretrained.entries:
         logger.warning(
-            "%s: no dict.txt beside it: only the number of entries and the special symbols are checked",
+            "%s: no dict.txt beside it: only the number of entries and the special symbols are "
+            "checked",
             origin,
         )
     check_entries(
@@ -140,17 +143,18 @@ def check_dictionary(pretrained: PretrainedFile, dictionary: Dictionary, origin:
 
 
 def check_same_pairs(pairs: List[str], trained: Optional[List[str]], origin: str) -> None:
-    """Raise ValueError if a command line and a checkpoint name different pairs; a checkpoint may not tell."""
+    """Raise ValueError if command line and checkpoint name different pairs; it may name none."""
     if trained and sorted(pairs) != sorted(trained):
         raise ValueError(
-            f"{origin} has prompts trained on {', '.join(trained)}, this command line names {', '.join(pairs)}; "
-            "name the same pairs (a new training may start from it with --finetune-from-model, and any source "
-            "language may be decoded with --source-lang and --target-lang alone)"
+            f"{origin} has prompts trained on {', '.join(trained)}, this command line names "
+            f"{', '.join(pairs)}; name the same pairs (a new training may start from it with "
+            "--finetune-from-model, and any source language may be decoded with --source-lang and "
+            "--target-lang alone)"
         )
 
 
 def check_decoded_pairs(pairs: List[str], target: Optional[str], state: Dict[str, Any]) -> None:
-    """Compare the pairs that are decoded with the checkpoint's: a source never seen in training is logged as zero-shot.
+    """Compare the decoded pairs with the checkpoint's, and log those never trained as zero-shot.
 
     Raises:
         ValueError: the prompts were never trained to write the target language.
@@ -159,10 +163,12 @@ def check_decoded_pairs(pairs: List[str], target: Optional[str], state: Dict[str
     for pair in set(pairs) - set(trained):
         if not any(name.endswith(f"-{target}") for name in trained):
             raise ValueError(
-                f"--target-lang {target}: the prompts of this checkpoint were trained on {', '.join(trained)} alone, "
-                "nothing tells them to write another language (any source may be decoded); if it is the same "
-                "language, give the data's files the name that it had in training"
+                f"--target-lang {target}: the prompts of this checkpoint were trained on "
+                f"{', '.join(trained)} alone, nothing tells them to write another language (any "
+                "source may be decoded); if it is the same language, give the data's files the "
+                "name that it had in training"
             )
         logger.info(
-            f"zero-shot: {pair} is none of the pairs that the prompts were trained on: {', '.join(trained)}"
+            f"zero-shot: {pair} is none of the pairs that the prompts were trained on: "
+            f"{', '.join(trained)}"
         )

@@ -1,4 +1,4 @@
-"""Task ``sga_translation``: fairseq's translation task with XLM-R's input format and SGA's decoding."""
+"""Task ``sga_translation``: fairseq's translation with XLM-R's input and SGA's decoding."""
 
 from dataclasses import fields
 from types import SimpleNamespace
@@ -8,14 +8,16 @@ import numpy as np
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, PrependTokenDataset
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.modules.fairseq_dropout import FairseqDropout
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from ..common.data_bins import BinSide, refuse_empty
-from ..common.options import flag
+from ..common.options import check_rules, flag
 from ..common.own_run import OwnRun, changed
 from ..ops.masks import SOURCE_LENGTHS, TARGET_LENGTHS, source_lengths, target_lengths
-from .config import check_decoding
+from .config import DECODING_RULES
 from .decoding import SGAGenerator
 from .state import PAIRS, check_decoded_pairs, check_same_pairs
 from .variants import JoinedTranslationConfig, build_generator
@@ -25,8 +27,8 @@ from .variants import JoinedTranslationConfig, build_generator
 class SGATranslationTask(OwnRun, TranslationTask):
     """Translation for a frozen masked LM: one dictionary for both sides, ``<s>`` before the source.
 
-    The data-bin is stock: ``fairseq-preprocess --srcdict dict.txt --tgtdict dict.txt`` with the masked
-    LM's ``dict.txt``, to which the task adds ``<mask>``.
+    The data-bin is stock: ``fairseq-preprocess --srcdict dict.txt --tgtdict dict.txt`` with the
+    masked LM's ``dict.txt``, to which the task adds ``<mask>``.
     """
 
     criterions = ("sga_ctc", "sga_dag", "sga_mask_predict")
@@ -44,14 +46,15 @@ class SGATranslationTask(OwnRun, TranslationTask):
         for name in ("left_pad_source", "left_pad_target"):
             if str(getattr(cfg, name)) == "True":
                 raise ValueError(
-                    f"{flag(name)} must be False: slots, positions and labels are counted from the left"
+                    f"{flag(name)} must be False: slots, positions and labels are counted from the "
+                    "left"
                 )
         task = super().setup_task(cfg, **kwargs)
         if task.src_dict.symbols != task.tgt_dict.symbols:
             raise ValueError(
-                f"dict.{cfg.source_lang}.txt and dict.{cfg.target_lang}.txt in {cfg.data} differ; SGA reads "
-                "and writes with one masked LM: run fairseq-preprocess with its dict.txt as --srcdict and "
-                "--tgtdict"
+                f"dict.{cfg.source_lang}.txt and dict.{cfg.target_lang}.txt in {cfg.data} differ; "
+                "SGA reads and writes with one masked LM: run fairseq-preprocess with its dict.txt "
+                "as --srcdict and --tgtdict"
             )
         return task
 
@@ -84,7 +87,7 @@ class SGATranslationTask(OwnRun, TranslationTask):
             dataset.sizes = np.stack([dataset.src_sizes, dataset.tgt_sizes], 1)
 
     def _refuse_empty(self, dataset: LanguagePairDataset, split: str, epoch: int) -> None:
-        """Raise ValueError for empty sources; for empty targets only in training: a reference may be empty."""
+        """Raise ValueError for empty sources and, in training, empty targets."""
         folders = utils.split_paths(self.cfg.data)
         in_training = split == self.cfg.train_subset
         languages = (self.cfg.source_lang, self.cfg.target_lang)
@@ -114,8 +117,9 @@ class SGATranslationTask(OwnRun, TranslationTask):
         model = super().build_model(cfg, from_checkpoint)
         if from_checkpoint and not hasattr(model, "slot_lengths"):
             raise ValueError(
-                f"--task {self.cfg._name or 'sga_translation'} decodes SGA and nat_ctc alone, this checkpoint "
-                f"is a {type(model).__name__}: give the task that it was trained with, as --task translation"
+                f"--task {self.cfg._name or 'sga_translation'} decodes SGA and nat_ctc alone, this "
+                f"checkpoint is a {type(model).__name__}: give the task that it was trained with, "
+                "as --task translation"
             )
         return model
 
@@ -127,7 +131,10 @@ class SGATranslationTask(OwnRun, TranslationTask):
         extra_gen_cls_kwargs: Any = None,
         **kwargs: Any,
     ) -> SGAGenerator:
-        """Build the generator of the model's alignment. Raises ValueError for options that do not fit it."""
+        """Build the generator of the model's alignment.
+
+        Raises ValueError for options that do not fit it.
+        """
         options = decoding_options(self.cfg, args, models)
         check_decoding(options, args, models)
         languages = (self.cfg.source_lang, self.cfg.target_lang)
@@ -150,18 +157,22 @@ class SGATranslationTask(OwnRun, TranslationTask):
         super().load_state_dict(state_dict)
 
     def get_checkpoint_dict(self) -> Dict[str, Any]:
-        """Return what fairseq hands back to a resumed run, by task class: either SGA task may go on."""
+        """Return the state for a resumed run, by task class: either SGA task may go on."""
         return dict.fromkeys(("SGATranslationTask", "SGATranslationMultiTask"), self.state_dict())
 
     def set_checkpoint_dict(self, state: Dict[str, Any]) -> None:
-        """Compare the pairs when a run is resumed. Raises ValueError if it was trained on other pairs."""
+        """Compare the pairs when a run is resumed.
+
+        Raises ValueError if it was trained on other pairs.
+        """
         check_same_pairs(self.trained_pairs(), state.get(PAIRS), "the checkpoint to continue")
 
 
 class SlotPairs(LanguagePairDataset):
     """Stock pairs whose batches have their lengths on the host too.
 
-    ``host_src_lengths`` and ``host_tgt_lengths`` are read without waiting for a device to finish its work.
+    ``host_src_lengths`` and ``host_tgt_lengths`` are read without waiting for a device to finish
+    its work.
     """
 
     @classmethod
@@ -211,3 +222,49 @@ def decoding_options(cfg: Any, args: Any, models: List[Any]) -> Any:
             setattr(options, field.name, getattr(cfg, field.name) if setting is None else setting)
     options.most_hypotheses = max(options.iter_decode_ctc_beam, 1)
     return options
+
+
+# ---- Generation options of fairseq that nothing here reads. ----
+
+_UNREAD = (
+    "lenpen unkpen min_len max_len_a max_len_b match_source_len no_early_stop no_repeat_ngram_size "
+    "unnormalized sampling sampling_topk sampling_topp temperature diverse_beam_groups "
+    "diverse_beam_strength diversity_rate lm_path lm_weight score_reference print_alignment "
+    "replace_unk decoding_format eos_token iter_decode_with_beam iter_decode_eos_penalty "
+    "iter_decode_with_external_reranker"
+)
+UNREAD_OPTIONS = {name: getattr(GenerationConfig(), name) for name in _UNREAD.split()}
+"""Options of a search from left to right, or of other iterative models -> defaults."""
+
+HINTS = {
+    "lenpen": "; --rerank-at and --dag-decoding viterbi read it",
+    "iter_decode_with_external_reranker": "; use --rerank-at PATH",
+}
+
+
+def check_decoding(options: Any, args: Any, models: List[Any]) -> None:
+    """Raise ValueError for decoding options that break a rule, or that nothing would read.
+
+    ``--beam`` is let pass: every recipe has it.
+
+    Args:
+        options: see :func:`decoding_options`.
+        args: fairseq's generation options.
+        models: to be decoded.
+    """
+    reads_lenpen = bool(options.rerank_at) or options.alignment == "dag"
+    for name, default in UNREAD_OPTIONS.items():
+        setting = getattr(args, name, default)
+        if setting != default and not (reads_lenpen and name == "lenpen"):
+            typed = flag(name) + ("" if setting is True else f" {setting}")
+            valid = "leave it out" if default is None or default is False else f"valid: {default}"
+            reason = "has no meaning for SGA, which decodes all tokens at once"
+            raise ValueError(f"{typed} {reason}; {valid}{HINTS.get(name, '')}")
+    for model in models if getattr(args, "retain_dropout", False) else ():
+        # fairseq keeps dropout in its own modules alone, and SGA's units have none of them.
+        if not any(isinstance(module, FairseqDropout) for module in model.modules()):
+            name = type(model).__name__
+            raise ValueError(
+                f"--retain-dropout: {name} has no dropout that could be kept; leave it out"
+            )
+    check_rules(options, DECODING_RULES)

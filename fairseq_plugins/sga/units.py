@@ -1,7 +1,8 @@
-"""Parts of the three units: prompts (theta), and the semantic guidance that the encoder unit gives to the others.
+"""Parts of the units: prompts (theta), and the guidance that the encoder unit gives to the others.
 
 All units share the weights of one frozen masked LM. A unit has key and value prompts of its own for
-every layer, and optionally low-rank updates of the layers' matrices (both in ``masked_lm.prompts``).
+every layer, and optionally low-rank updates of the layers' matrices (both in
+``masked_lm.prompts``).
 """
 
 from dataclasses import dataclass, replace
@@ -37,8 +38,8 @@ def make_prompts(cfg: Any, sizes: MaskedLMSizes) -> Prompts:
 class SemanticProjection(nn.Module):
     """W_K and W_V, shared by all layers.
 
-    Source: SGA Eq. 2. The biases are those of the authors' code; with them the trainable sizes are the
-    ones that the paper reports.
+    Source: SGA Eq. 2. The biases are those of the authors' code; with them the trainable sizes are
+    the ones that the paper reports.
     """
 
     def __init__(self, embed_dim: int, heads: int):

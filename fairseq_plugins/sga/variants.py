@@ -1,7 +1,7 @@
 """The one place that knows every variant of SGA: what each ``--alignment`` is made of.
 
-Joins the options of the variants to the plain ones, registers model and criterions with fairseq, and
-builds generators. The classes that are named here do not name each other.
+Joins the options of the variants to the plain ones, registers model and criterions with fairseq,
+and builds generators. The classes that are named here do not name each other.
 """
 
 from dataclasses import dataclass
@@ -97,8 +97,8 @@ class SGA(SGAModel):
     def build_model(cls, cfg: Any, task: Any) -> SGAModel:
         """Build the model.
 
-        Reads the pretrained file, unless the checkpoint that is loaded carries the frozen weights. Writes
-        sizes into ``cfg``.
+        Reads the pretrained file, unless the checkpoint that is loaded carries the frozen weights.
+        Writes sizes into ``cfg``.
 
         Raises:
             ValueError: a broken rule between options, a wrong task, or a file that does not match.

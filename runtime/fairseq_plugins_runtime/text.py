@@ -6,7 +6,7 @@ from typing import Iterable, List, Optional, Sequence, Tuple
 import sentencepiece
 
 from .model_json import ModelError
-from .masks import SPACE, Span, pieces_of
+from .places import SPACE, Span, pieces_of
 
 
 def read_vocabulary(path: Path) -> List[str]:

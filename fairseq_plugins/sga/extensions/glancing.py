@@ -29,8 +29,8 @@ class GlancingOptions:
 
     glancing: str = option(
         "0",
-        "share R of the wrong slots that show the alignment unit their true token in training (GLAT), in "
-        "[0, 1]; FIRST:LAST@UPDATES changes it evenly over so many updates",
+        "share R of the wrong slots that show the alignment unit their true token in training "
+        "(GLAT), in [0, 1]; FIRST:LAST@UPDATES changes it evenly over so many updates",
     )
 
 
@@ -53,7 +53,8 @@ class GlancingSchedule(NamedTuple):
             schedule = cls(-1.0, -1.0, 0)
         if schedule.updates < 1 or not all(0 <= ratio <= 1 for ratio in schedule[:2]):
             raise ValueError(
-                f"--glancing {text}: valid: R or FIRST:LAST@UPDATES, ratios in [0, 1], updates at least 1"
+                f"--glancing {text}: valid: R or FIRST:LAST@UPDATES, ratios in [0, 1], updates at "
+                "least 1"
             )
         return schedule
 
@@ -72,8 +73,8 @@ class Glance(NamedTuple):
 def show_tokens(aligned: Tensor, best: Tensor, masks: Tensor, ratio: float) -> Tensor:
     """Replace ``<mask>`` in some slots by the token of the target's best alignment.
 
-    Each slot with a token (or the blank of CTC) shows it with the probability ``ratio`` x the share of
-    these slots whose best token is another one.
+    Each slot with a token (or the blank of CTC) shows it with the probability ``ratio`` x the share
+    of these slots whose best token is another one.
 
     Args:
         aligned: (B, T) int64, true tokens; :data:`UNALIGNED` = none.
@@ -93,7 +94,7 @@ class GlancingModel(SGAModel):
     num_updates = 0
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Note the number of updates, which the criterion's schedule reads; fairseq calls this before each."""
+        """Note the number of updates, which the criterion's schedule reads."""
         super().set_num_updates(num_updates)
         self.num_updates = num_updates
 
@@ -108,10 +109,10 @@ class GlancingModel(SGAModel):
         unroll: int = 1,
         glancing: float = 0.0,
     ) -> Losses:
-        """Compute the losses of a batch as :meth:`.model.SGAModel.forward` does, with a glance at the target.
+        """Compute the losses of a batch as SGAModel does, with a glance at the target.
 
-        The denoiser reads what the alignment gives without the glance, as in decoding. ``glancing`` is
-        the ratio of :func:`show_tokens`; 0 = no glance.
+        The denoiser reads what the alignment gives without the glance, as in decoding. ``glancing``
+        is the ratio of :func:`show_tokens`; 0 = no glance.
         """
         if not glancing:
             return super().forward(

@@ -37,8 +37,8 @@ class GraphDecodingOptions:
 
     dag_decoding: Optional[str] = option(
         None,
-        "decoding with --alignment dag: lookahead (when not given), greedy, or viterbi, which divides by "
-        "the length to the power of --lenpen",
+        "decoding with --alignment dag: lookahead (when not given), greedy, or viterbi, which "
+        "divides by the length to the power of --lenpen",
     )
 
 
@@ -63,8 +63,8 @@ class Transitions(nn.Module):
             slots: (B,) int64.
 
         Returns:
-            (B, T, T); minus infinity where no path may go: in all of the rows of the last slot and of
-            padding.
+            (B, T, T); minus infinity where no path may go: in all of the rows of the last slot and
+            of padding.
         """
         size = hidden.size(1)
         dtype = accumulation_dtype(hidden.dtype)
@@ -114,8 +114,8 @@ class GraphModel(TokenAlignmentModel, GlancingModel):
     ) -> Losses:
         """Compute the losses of a batch: of the graph, and CTC of the denoised lookahead path.
 
-        The denoiser reads what the graph gives without a glance at the target, as in decoding. For the
-        arguments see :meth:`.glancing.GlancingModel.forward`.
+        The denoiser reads what the graph gives without a glance at the target, as in decoding. For
+        the arguments see :meth:`.glancing.GlancingModel.forward`.
         """
         target = Target(targets, target_lengths, chunk_size)
         guidance = self.encode(src_tokens)
@@ -146,7 +146,7 @@ class GraphModel(TokenAlignmentModel, GlancingModel):
         tokens: Optional[Tensor],
         want_best: bool,
     ) -> Tuple[Tensor, Any, Tensor]:
-        """Compute the loss (B,) in nats, the best token of each slot if asked for, and the transitions."""
+        """Compute the loss (B,) in nats; also the best path if asked for, and the transitions."""
         hidden, links = self.align_graph(guidance, slots, tokens)
         weight, bias = self.projection
         loss, path = dag.linear_dag_with_best(
@@ -180,7 +180,7 @@ class GraphModel(TokenAlignmentModel, GlancingModel):
     def aligned_path(
         self, guidance: Guidance, slots: Tensor, target: Target
     ) -> Tuple[Tensor, BestPath, Tensor]:
-        """Find the tokens of the target's best path, (B, T) int64; also the best tokens and transitions."""
+        """Find the tokens (B, T) of the target's best path; also best tokens and transitions."""
         hidden, links = self.align_graph(guidance, slots)
         weight, bias = self.projection
         on_device, lengths = move(slots, hidden.device), move(target.lengths, hidden.device)
@@ -200,10 +200,10 @@ class GraphModel(TokenAlignmentModel, GlancingModel):
 class SGADAGCriterion(GlancingCriterion):
     """Total = minus the log-probability of the target over all paths of the graph + denoising CTC.
 
-    The denoiser reads the tokens of the lookahead path (ids: detached), each twice, with the noise of
-    ``sga_ctc``. Losses are sums in nats; ``sample_size`` is the number of target tokens, or of sentences.
-    A target without room (fewer slots than tokens + 2) has an alignment loss of zero and is counted, and
-    so is one whose path is too short for the denoiser's CTC: at first many.
+    The denoiser reads the tokens of the lookahead path (ids: detached), each twice, with the noise
+    of ``sga_ctc``. Losses are sums in nats; ``sample_size`` is the number of target tokens, or of
+    sentences. A target without room (fewer slots than tokens + 2) has an alignment loss of zero and
+    is counted, and so is one whose path is too short for the denoiser's CTC: at first many.
 
     Source: Huang et al. 2022, in place of loss 1 of SGA Eq. 7.
     """
@@ -211,7 +211,10 @@ class SGADAGCriterion(GlancingCriterion):
     alignment = "dag"
 
     def alignable(self, name: str, labels: Labels, slots: Tensor, blank: int) -> Tensor:
-        """Mark the targets with room: two slots more than tokens, for the alignment. Returns (B,) bool."""
+        """Mark the targets with room: two slots more than tokens, for the alignment.
+
+        Returns (B,) bool.
+        """
         if name != "alignment":
             return super().alignable(name, labels, slots, blank)
         device = labels.tokens.device
@@ -228,10 +231,11 @@ class GraphOptions(NamedTuple):
 class SGADAGGenerator(TokenGenerator):
     """A path of the graph, then the denoiser; with the interface of fairseq's generators.
 
-    greedy: from slot to the likeliest next slot. lookahead: to the slot with the best link times token.
+    greedy: from slot to the likeliest next slot. lookahead: to the slot with the best link times
+        token.
     viterbi: the likeliest path with its tokens, divided by the number of tokens to the power of
-    ``--lenpen``. Of equal neighbours one token stays. The tokens are duplicated and denoised as after
-    mask-predict; with ``--iter-decode-max-iter 0`` or without a denoiser they are the result.
+    ``--lenpen``. Of equal neighbours one token stays. The tokens are duplicated and denoised as
+    after mask-predict; with ``--iter-decode-max-iter 0`` or without a denoiser they are the result.
     """
 
     def __init__(self, tgt_dict: Any, options: IterationOptions, graph: GraphOptions):
@@ -239,7 +243,7 @@ class SGADAGGenerator(TokenGenerator):
         self.graph = graph
 
     def decode(self, model: Any, src_tokens: Tensor, src_lengths: Tensor) -> Hypotheses:
-        """Generate for a batch: one hypothesis per sentence; see :meth:`.decoding.SGAGenerator.decode`."""
+        """Generate for a batch: one hypothesis per sentence."""
         guidance = model.encode(src_tokens)
         slots = model.slot_lengths(src_lengths)  # B
         hidden, links = model.align_graph(guidance, slots)

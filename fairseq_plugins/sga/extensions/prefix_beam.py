@@ -2,8 +2,8 @@
 
 The best path is the likeliest alignment; another output may have more probability, spread over many
 alignments. The search goes through the slots and keeps the likeliest prefixes. Two probabilities
-belong to a prefix: that of the alignments that end with a blank, and that of the alignments that end
-with its last label.
+belong to a prefix: that of the alignments that end with a blank, and that of the alignments that
+    end with its last label.
 
 Source: Graves 2008, section 7.5; Hannun et al. 2014, algorithm 1.
 """
@@ -35,18 +35,18 @@ class PrefixBeamOptions:
 
     iter_decode_ctc_beam: int = option(
         0,
-        "decoding: prefixes kept by CTC prefix beam search in the last pass; hypotheses (--nbest) then "
-        "have the log-probability of the output. 0 = the best path, whatever --beam says",
+        "decoding: prefixes kept by CTC prefix beam search in the last pass; hypotheses (--nbest) "
+        "then have the log-probability of the output. 0 = the best path, whatever --beam says",
     )
     iter_decode_ctc_candidates: Optional[int] = option(
         None,
-        "decoding: tokens per slot that --iter-decode-ctc-beam considers beside the blank, at least 1 (20 "
-        "when not given); refused without a beam",
+        "decoding: tokens per slot that --iter-decode-ctc-beam considers beside the blank, at "
+        "least 1 (20 when not given); refused without a beam",
     )
     iter_decode_ctc_bonus: float = option(
         0.0,
-        "decoding: bonus (in nats) that --iter-decode-ctc-beam adds to the score for each token; positive "
-        "values lengthen the output. Refused without a beam",
+        "decoding: bonus (in nats) that --iter-decode-ctc-beam adds to the score for each token; "
+        "positive values lengthen the output. Refused without a beam",
     )
 
 
@@ -98,7 +98,8 @@ def prefix_beam_search(
 ) -> Outputs:
     """Search among K candidate tokens per slot, and keep ``size`` prefixes after each slot.
 
-    The scores sum over the alignments that use the candidates alone and whose prefixes stayed in the
+    The scores sum over the alignments that use the candidates alone and whose prefixes stayed in
+    the
     beam: lower bounds, exact when nothing was left out.
 
     Args:
@@ -130,7 +131,7 @@ def prefix_beam_search(
 def _step(
     beam: _Prefixes, log_probs: Tensor, tokens: Tensor, blank_log_probs: Tensor, bonus: float
 ) -> _Prefixes:
-    """Read one slot with candidates (B, K): a prefix stays as it is or grows by a candidate; the N best remain."""
+    """Read one slot: a prefix stays or grows by one of K candidates; the N best remain."""
     size, count = beam.lengths.size(1), tokens.size(1)
     total = beam.total()
     # The empty prefix ends with NO_LABEL.
@@ -157,7 +158,8 @@ def _step(
     ]  # a prefix as long as the slots cannot grow
     added = torch.where(grows[:, :, None], label[:, :, None], labels.gather(2, place))
     labels = labels.scatter(2, place, added)
-    # An impossible entry must not look like a prefix that others grow into: they would be merged with it.
+    # An impossible entry must not look like a prefix that others grow into: they would be merged
+    # with it.
     dead = scores == IMPOSSIBLE
     return _Prefixes(
         labels,
@@ -206,11 +208,12 @@ def linear_prefix_beam(
     excluded: Iterable[int] = (),
     bonus: float = 0.0,
 ) -> Outputs:
-    """Find the ``size`` likeliest outputs of ``linear(hidden, weight, bias)``, in chunks of the vocabulary.
+    """Find the ``size`` likeliest outputs of ``linear(hidden, weight, bias)``.
 
-    The search sees the ``candidates`` likeliest tokens of each slot. Its outputs are then scored over all
-    alignments, so that the scores are those of the whole distribution and comparable with the loss. They
-    fall but for ``bonus``: outputs are ordered as if they had so many nats more for each label.
+    The search sees the ``candidates`` likeliest tokens of each slot. Its outputs are then scored
+    over all alignments, so that the scores are those of the whole distribution and comparable with
+    the loss. They fall but for ``bonus``: outputs are ordered as if they had so many nats more for
+    each label.
 
     Args:
         hidden: (B, T, C), projected in float32 if it is half precision.
@@ -249,7 +252,8 @@ def _output_log_probs(
         ids = torch.cat([torch.full_like(outputs.lengths[:, :1], blank), labels], dim=1)  # B 1+S
         rows_bias = None if bias is None else bias[ids][:, None, :]
         logits = exact_logits(hidden, weight[ids], rows_bias)  # B T 1+S
-        # A label that occurs again has the column of its first occurrence: CTC must see that they are
+        # A label that occurs again has the column of its first occurrence: CTC must see that they
+        # are
         # the same. The blank is last: without labels there is still a column.
         columns = (ids.roll(-1, 1)[:, :, None] == ids[:, None, :]).int().argmax(dim=2)  # B 1+S
         log_probs = (logits - norms[:, :, None]).transpose(0, 1)
@@ -281,10 +285,11 @@ class PrefixBeamGenerator(SGAGenerator):
     def decode(self, model: Any, src_tokens: Tensor, src_lengths: Tensor) -> Hypotheses:
         """Translate a batch.
 
-        Up to ``nbest`` distinct hypotheses per sentence, by falling ``score``, without special symbols
-        (``<unk>`` is text). ``ctc_score`` is the log-probability of the output over all its alignments,
-        in nats; ``score`` adds the bonus of its tokens; ``positional_scores`` are equal shares of it (CTC
-        gives none per token). A sentence that has fewer outputs has fewer hypotheses.
+        Up to ``nbest`` distinct hypotheses per sentence, by falling ``score``, without special
+        symbols (``<unk>`` is text). ``ctc_score`` is the log-probability of the output over all its
+        alignments, in nats; ``score`` adds the bonus of its tokens; ``positional_scores`` are equal
+        shares of it (CTC gives none per token). A sentence that has fewer outputs has fewer
+        hypotheses.
         """
         self.states = None
         best = super().decode(model, src_tokens, src_lengths)
@@ -320,7 +325,8 @@ class PrefixBeamGenerator(SGAGenerator):
             model.blank,
             self.beam.size,
             self.beam.candidates,
-            # fairseq strips these from the text: two outputs that differ by them alone would be one text.
+            # fairseq strips these from the text: two outputs that differ by them alone would be one
+            # text.
             excluded=self.symbols_to_strip_from_output,
             bonus=self.beam.bonus,
         ).cpu()

@@ -32,9 +32,9 @@ class RerankingOptions:
     )
     rerank_at_weight: Optional[float] = option(
         None,
-        "share of --rerank-at's log-probability in the score, in [0, 1] (0.5 when not given); the rest is "
-        "that of CTC. Both are divided by the length to the power of --lenpen. Refused without "
-        "--rerank-at",
+        "share of --rerank-at's log-probability in the score, in [0, 1] (0.5 when not given); the "
+        "rest is that of CTC. Both are divided by the length to the power of --lenpen. Refused "
+        "without --rerank-at",
     )
 
 
@@ -53,7 +53,8 @@ class ATReranker:
 
     Score: ``((1 - w) log p_CTC(y | x) + w log p_AT(y </s> | x)) / (|y| + 1) ^ length_penalty``.
 
-    Source: Gu et al. 2018, "noisy parallel decoding", which has the model's score alone; SGA does not rerank.
+    Source: Gu et al. 2018, "noisy parallel decoding", which has the model's score alone; SGA does
+    not rerank.
     """
 
     def __init__(
@@ -64,8 +65,8 @@ class ATReranker:
                 model, FairseqNATModel
             ):
                 raise ValueError(
-                    f"--rerank-at {options.path}: {type(model).__name__} does not write from left to "
-                    "right; valid: a stock encoder-decoder, as --arch transformer"
+                    f"--rerank-at {options.path}: {type(model).__name__} does not write from left "
+                    "to right; valid: a stock encoder-decoder, as --arch transformer"
                 )
         check_dictionary(options.path, dictionary, task.source_dictionary)
         check_dictionary(options.path, dictionary, task.target_dictionary)
@@ -86,10 +87,10 @@ class ATReranker:
 
         Args:
             dictionary: of the hypotheses.
-            languages: source and target that are decoded; a model trained on others is warned of, not
-                refused: it may be on purpose.
-            data: data-bin that is decoded; its dictionaries replace those of the training if these are
-                gone.
+            languages: source and target that are decoded; a model trained on others is warned of,
+                not refused: it may be on purpose.
+            data: data-bin that is decoded; its dictionaries replace those of the training if these
+                are gone.
 
         Raises:
             ValueError: a file is missing, or the models do not fit.
@@ -98,7 +99,8 @@ class ATReranker:
         for path in paths:
             if not os.path.isfile(path):
                 raise ValueError(
-                    f"--rerank-at {path}: no such file; valid: a checkpoint of an autoregressive model"
+                    f"--rerank-at {path}: no such file; valid: a checkpoint of an autoregressive "
+                    "model"
                 )
         models, cfg, task = load_at(paths, options.path, data)
         for side, language in zip(("source", "target"), languages):
@@ -116,12 +118,13 @@ class ATReranker:
     def rescore(self, sources: Tensor, sentences: Hypotheses) -> Hypotheses:
         """Order the hypotheses of each source by falling ``score`` of both models.
 
-        They get ``at_score``, the sum of the log-probabilities of the tokens and ``</s>`` in nats, and
-        ``positional_scores``, equal shares of the new ``score``.
+        They get ``at_score``, the sum of the log-probabilities of the tokens and ``</s>`` in nats,
+        and ``positional_scores``, equal shares of the new ``score``.
 
         Args:
             sources: (B, S) int64, padded anywhere, with or without ``<s>``.
-            sentences: hypotheses of each source; their ``score`` is CTC's with the bonus of the tokens.
+            sentences: hypotheses of each source; their ``score`` is CTC's with the bonus of the
+                tokens.
 
         Raises:
             ValueError: a source or a hypothesis is longer than the model's positions.
@@ -184,13 +187,13 @@ class ATReranker:
             longest = max(len(row) for row in rows)
             if longest > limit:
                 raise ValueError(
-                    f"--rerank-at {self.options.path}: a {side} of {longest} tokens is longer than that "
-                    f"model's {limit} positions"
+                    f"--rerank-at {self.options.path}: a {side} of {longest} tokens is longer than "
+                    f"that model's {limit} positions"
                 )
 
 
 def load_at(paths: List[str], option: str, data: Optional[str]) -> Tuple[List[Any], Any, Any]:
-    """Load models, configuration and task; with the dictionaries of ``data`` if the training's are gone."""
+    """Load models, configuration and task; with ``data``'s dictionaries if the others are gone."""
     try:
         return checkpoint_utils.load_model_ensemble_and_task(paths)
     except FileNotFoundError as error:
@@ -219,9 +222,9 @@ def check_dictionary(path: str, hypotheses: Dictionary, model: Dictionary) -> No
     """
     remedy = "train it on a data-bin made with the same dict.txt"
     ours, theirs = _without_mask(hypotheses.symbols), _without_mask(model.symbols)
-    for index, (left, right) in enumerate(zip(ours, theirs)):
-        if left != right:
-            difference = f"has {right!r} as entry {index}, that of the hypotheses {left!r}"
+    for index, (symbol, model_symbol) in enumerate(zip(ours, theirs)):
+        if symbol != model_symbol:
+            difference = f"has {model_symbol!r} as entry {index}, that of the hypotheses {symbol!r}"
             raise ValueError(f"--rerank-at {path}: its dictionary {difference}; {remedy}")
     if len(ours) != len(theirs):
         difference = f"has {len(theirs)} entries, that of the hypotheses {len(ours)}"

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from fairseq_plugins.sga.config import UNREAD_OPTIONS
+from fairseq_plugins.sga.tasks import UNREAD_OPTIONS
 from tests import builders
 
 
