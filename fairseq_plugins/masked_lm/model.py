@@ -234,11 +234,7 @@ class PrefixEncoder(nn.Module):
         Raises:
             ValueError: more tokens than positions.
         """
-        if tokens.size(1) > self.max_positions:
-            raise ValueError(
-                f"input of {tokens.size(1)} tokens is longer than the masked LM's "
-                f"{self.max_positions} positions"
-            )
+        self._check_length(tokens.size(1))
         if padding_mask is None:
             padding_mask = tokens.eq(self.padding_idx)
         x = self.embed(tokens, positions, padding_mask)  # B S C
@@ -250,6 +246,13 @@ class PrefixEncoder(nn.Module):
             x = layer(x, bias, layer_prefix, layer_updates)
             outputs.append(x)
         return outputs
+
+    def _check_length(self, length: int) -> None:
+        if length > self.max_positions:
+            raise ValueError(
+                f"input of {length} tokens is longer than the masked LM's {self.max_positions} "
+                "positions"
+            )
 
     @staticmethod
     def _key_bias(

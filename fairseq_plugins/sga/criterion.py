@@ -9,7 +9,7 @@ from fairseq.logging import metrics
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from ..common.options import check_rules, flag
+from ..common.options import Rule, check_rules, flag
 from ..common.summed_criterion import SummedCriterion, log_loss, total
 from ..ops.ctc import alignable
 from ..ops.masks import source_lengths, target_lengths
@@ -48,7 +48,7 @@ class SGACTCCriterion(SummedCriterion):
         "denoising_loss": "sample_size",
     }
     """Logged loss -> the count that it is divided by."""
-    rules = CRITERION_RULES
+    rules: Tuple[Rule, ...] = CRITERION_RULES
 
     def __init__(self, task: Any, cfg: SGACTCConfig):
         super().__init__(task)

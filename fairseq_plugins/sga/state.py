@@ -71,8 +71,9 @@ def build_empty(cfg: SGAConfig, dictionary: Dictionary) -> Frozen:
     )
 
 
-def record_sizes(cfg: SGAConfig, sizes: MaskedLMSizes) -> None:
+def record_sizes(cfg: SGAConfig, frozen: Frozen) -> None:
     """Write the sizes into the options, so that a checkpoint tells which model it needs."""
+    sizes: Any = frozen.module.sizes
     with writable(cfg):
         for name, option in SIZE_OPTIONS.items():
             setattr(cfg, option, getattr(sizes, name))

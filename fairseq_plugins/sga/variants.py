@@ -113,7 +113,7 @@ class SGA(SGAModel):
             frozen = build_empty(cfg, dictionary)
         else:
             frozen = build_frozen(cfg, dictionary)
-        record_sizes(cfg, frozen.module.sizes)
+        record_sizes(cfg, frozen)
         check_rules(cfg, SIZE_RULES)
         model = MODELS[str(cfg.alignment)](frozen, cfg, blank, dictionary.index("<mask>"))
         log_sizes(model)

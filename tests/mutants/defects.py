@@ -72,7 +72,7 @@ DEFECTS = [
     ),
     Defect(
         "slots copy the next source token",
-        "sga.model:SGAModel.duplicate",
+        "sga.free:TokenAlignmentModel.duplicate",
         lambda f: lambda *args: f(*args).roll(-1, dims=1),
         "reference/test_mask_predict.py",
     ),
@@ -96,7 +96,7 @@ DEFECTS = [
     Defect("the denoiser sees no noise", "sga.noise:corrupt_slots", lambda f: lambda tokens, *args, **more: tokens),
     Defect(
         "one iteration too few",
-        "ops.mask_predict:masked_counts",
+        "sga.mask_predict:masked_counts",
         lambda f: lambda lengths, at, all: f(lengths, at + 1, all),
     ),
     Defect(
@@ -123,7 +123,7 @@ DEFECTS = [
         "the first epoch is repeated",
         "common.epoch_dataset:EpochDataset.can_reuse_epoch_itr_across_epochs",
         lambda f: property(lambda self: True),
-        "unit/data",
+        "unit/common",
     ),
     # Pretrained files.
     Defect("odd for even", "models.deltalm.deltalm_pretrained:from_masked_lm", exchanged_layers, DELTALM),
