@@ -4,7 +4,8 @@
         --reference test.de [--sentences 300] [--batch 32] [--threads 2]
 
 MODEL is what ``python -m fairseq_plugins translate`` takes. Each is decoded by fairseq with this package's generator, by the
-runtime in float32 and int8, and by CTranslate2 where that reads the model, with the same options of the search. Sentences one by one (median and 95th percentile) and in batches.
+runtime in float32 and int8, and by CTranslate2 where that reads the model, with the same options of the search. Sentences one by
+one (median and 95th percentile) and in batches.
 """
 
 import argparse
