@@ -181,10 +181,7 @@ class SGAGenerator:
         return Denoised(path, steps, history)
 
     def denoise_once(self, model: Any, active: Active) -> BestPath:
-        """Run one pass (Eq.
-
-        6): (B', T') -> (B', T'). Records what it reads in ``active.inputs``.
-        """
+        """Run one pass (Eq. 6), (B', T') -> (B', T'), and record what it reads."""
         tokens = model.denoiser_input(active.path)[:, : int(active.slots.max())]  # B' T'
         active.inputs.append(tokens)
         hidden = model.denoise(tokens, active.guidance, active.slots)  # B' T' C

@@ -193,7 +193,7 @@ class FreeSGAModel(TokenAlignmentModel):
         Returns:
             The best token of each masked position, (N,) int64, and its log-probability, (N,) nats.
         """
-        hidden = self.align(guidance, lengths, tokens)[masked]  # N C
+        hidden = self.run_unit(tokens, lengths, self.alignment_prompts, guidance)[masked]  # N C
         weight, bias = self.projection
         path = linear_best_path(hidden[None], weight, bias, torch.tensor([len(hidden)]), self.blank)
         return path.tokens[0], path.log_probs[0]
@@ -259,7 +259,8 @@ class FreeSGAModel(TokenAlignmentModel):
         (weight, bias), pad = self.projection, self.masked_lm.sizes.padding_idx
         outside = lengths_to_padding_mask(lengths, targets.size(1), targets.device)  # B U
         tokens = targets.masked_fill(masked | outside, self.mask)
-        hidden = self.align(guidance, lengths.clamp(min=1), tokens)  # B U C
+        slots = lengths.clamp(min=1)  # B
+        hidden = self.run_unit(tokens, slots, self.alignment_prompts, guidance)  # B U C
         predicted = ~outside if read_all else masked
         labels = targets.masked_fill(~predicted, pad)
         terms = linear_token_losses(

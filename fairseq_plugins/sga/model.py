@@ -54,11 +54,8 @@ class SGAModel(SlotModel):
         super().__init__()
         self.frozen = frozen
         self.blank, self.mask = blank, mask
-        self.upsample, self.fill_blanks, self.blank_bias = (
-            cfg.ctc_upsample,
-            cfg.fill_blanks,
-            cfg.ctc_blank_bias,
-        )
+        self.upsample = cfg.ctc_upsample
+        self.fill_blanks, self.blank_bias = cfg.fill_blanks, cfg.ctc_blank_bias
         sizes = self.masked_lm.sizes
         self.semantic = SemanticProjection(sizes.embed_dim, sizes.heads)
         self.encoder_prompts = make_prompts(cfg, sizes)  # theta_s
@@ -90,13 +87,9 @@ class SGAModel(SlotModel):
 
     # ---- Eq. 3 and 4: alignment. ----
 
-    def align(self, guidance: Guidance, slots: Tensor, tokens: Optional[Tensor] = None) -> Tensor:
-        """Run the alignment unit (Eq.
-
-        4) on the blank sentence, or on ``tokens`` (B, T). slots: (B,). Returns (B, T, C).
-        """
-        tokens = self.blank_sentence(slots) if tokens is None else tokens
-        return self.run_unit(tokens, slots, self.alignment_prompts, guidance)
+    def align(self, guidance: Guidance, slots: Tensor) -> Tensor:
+        """Run the alignment unit on the blank sentence (Eq. 4). slots: (B,). Returns (B, T, C)."""
+        return self.run_unit(self.blank_sentence(slots), slots, self.alignment_prompts, guidance)
 
     def blank_sentence(self, slots: Tensor) -> Tensor:
         """Fill all slots with ``<mask>``: Y_blank of Eq. 4. (B,) -> (B, T) int64."""
@@ -142,8 +135,7 @@ class SGAModel(SlotModel):
         theta = join_prefixes(guidance.prefix, prompts())  # per layer: B H S+P C/H
         prompt_mask = guidance.padding_mask.new_zeros(tokens.size(0), prompts.key.size(1))  # B P
         theta_mask = torch.cat([guidance.padding_mask, prompt_mask], dim=1)  # B S+P
-        # Positions count slots, not tokens: the blank may be any symbol, the padding symbol
-        # included.
+        # Positions count slots, not tokens: the blank may be any symbol, even <pad>.
         padding = lengths_to_padding_mask(slots, tokens.size(1), tokens.device)  # B T
         padding_idx = self.masked_lm.sizes.padding_idx
         positions = torch.arange(tokens.size(1), device=tokens.device) + padding_idx + 1  # T
@@ -184,19 +176,17 @@ class SGAModel(SlotModel):
             ``alignment`` and, with a denoiser, ``denoising``: losses (B,) in nats, and slots (B,).
         """
         target = Target(targets, target_lengths, chunk_size)
-        guidance = self.encode(src_tokens)
+        guidance = self.encode(src_tokens)  # Eq. 1 and 2
         slots = self.slot_lengths(src_lengths)  # B
-        hidden = self.align(guidance, slots)  # B T C
-        alignment, path = self.ctc(hidden, slots, target, want_best=self.has_denoiser)
-        if path is None:
-            return {"alignment": alignment}, {"alignment": slots}
-        denoising = self.denoising_loss(
-            self.denoiser_input(path), slots, guidance, target, corrupt, unroll
-        )
-        return {"alignment": alignment, "denoising": denoising}, {
-            "alignment": slots,
-            "denoising": slots,
-        }
+        hidden = self.align(guidance, slots)  # B T C, Eq. 3 and 4
+        losses = {}
+        losses["alignment"], path = self.ctc(hidden, slots, target, want_best=self.has_denoiser)
+        if path is not None:
+            tokens = self.denoiser_input(path)  # B T, T_0
+            losses["denoising"] = self.denoising_loss(
+                tokens, slots, guidance, target, corrupt, unroll
+            )
+        return losses, dict.fromkeys(losses, slots)
 
     def denoising_loss(
         self,
@@ -215,7 +205,7 @@ class SGAModel(SlotModel):
         losses = []
         for step in range(unroll):
             noisy = tokens if corrupt is None else corrupt(tokens, slots)  # B T
-            hidden = self.denoise(noisy, guidance, slots)  # B T C
+            hidden = self.denoise(noisy, guidance, slots)  # B T C, Eq. 5 and 6
             loss, path = self.ctc(hidden, slots, target, want_best=step + 1 < unroll)
             losses.append(loss)
             if path is not None:

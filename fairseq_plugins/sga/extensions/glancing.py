@@ -122,7 +122,7 @@ class GlancingModel(SGAModel):
         guidance = self.encode(src_tokens)
         slots = self.slot_lengths(src_lengths)  # B
         glance = self.glance(guidance, slots, target, glancing)
-        hidden = self.align(guidance, slots, glance.tokens)  # B T C
+        hidden = self.run_unit(glance.tokens, slots, self.alignment_prompts, guidance)  # B T C
         losses = {"alignment": self.ctc(hidden, slots, target, want_best=False)[0]}
         if not self.has_denoiser:
             return losses, {"alignment": slots}
