@@ -21,6 +21,7 @@ from . import (  # noqa: F401  # each registers its patches
     processes,
     raw_sentences,
     reading,
+    retired_options,
     saving,
     starting,
     stock_tasks,

@@ -16,6 +16,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from ..common.data_bins import BinSide, refuse_empty
 from ..common.options import check_rules, flag
 from ..common.own_run import OwnRun, changed
+from ..compat.retired_options import drop_retired
 from ..ops.masks import SOURCE_LENGTHS, TARGET_LENGTHS, source_lengths, target_lengths
 from .config import DECODING_RULES
 from .decoding import SGAGenerator
@@ -122,6 +123,10 @@ class SGATranslationTask(OwnRun, TranslationTask):
                 "as --task translation"
             )
         return model
+
+    def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        """Build the criterion; a checkpoint that is validated may record retired options."""
+        return super().build_criterion(drop_retired(cfg), *args, **kwargs)
 
     def build_generator(
         self,

@@ -7,7 +7,10 @@ from fairseq_plugins import compat
 from fairseq_plugins.compat import patch as patch_module
 from fairseq_plugins.compat.patch import Patch
 
-ABSENT = {"0.12.2": {"lost_sentences", "permute_sentences"}, "0.12.3.1": {"encoder_fast_path", "unset_numbers"}}
+ABSENT = {
+    "0.12.2": {"lost_sentences", "permute_sentences"},
+    "0.12.3.1": {"encoder_fast_path", "retired_options", "unset_numbers"},
+}
 """Defects that a fairseq does not have."""
 
 
