@@ -18,7 +18,7 @@ from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
+from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
 
 from . import report
 from .measure import Timing, percentile, say, time_side_by_side

@@ -28,7 +28,7 @@ import fairseq_plugins  # noqa: F401  (registers what a checkpoint's options may
 from fairseq_plugins.__main__ import main as run_verb
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
 from fairseq_plugins.export import folder, slots
-from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
+from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
 from fairseq_plugins_runtime.folder import Folder
 from fairseq_plugins_runtime.sessions import own_process
 from fairseq_plugins_runtime.translator import DECODERS

@@ -15,11 +15,8 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_plugins.generators.sga_denoising import IterationOptions
-from fairseq_plugins.generators.sga_mask_predict_generator import (
-    MaskPredictOptions,
-    SGAMaskPredictGenerator,
-)
+from fairseq_plugins.sga.decoding import IterationOptions
+from fairseq_plugins.sga.mask_predict import MaskPredictOptions, SGAMaskPredictGenerator
 
 from . import decoding, report
 from .decoding import Decode

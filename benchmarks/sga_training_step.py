@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_plugins.models.sga import model as sga_model
 from fairseq_plugins.ops.ctc import BestPath, linear_ctc_with_best
+from fairseq_plugins.sga import model as sga_model
 
 from . import report
 from .measure import measure_steps

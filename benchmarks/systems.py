@@ -9,13 +9,14 @@ from fairseq.models.transformer import TransformerModel
 from torch import Tensor, nn
 
 from fairseq_plugins.checkpoints.causal_lm import CausalLMLayout
+from fairseq_plugins.common.frozen import Frozen
+from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
+from fairseq_plugins.masked_lm.prompts import Prompts
 from fairseq_plugins.models.baselines import GPTMSPModel
 from fairseq_plugins.models.baselines.gpt_msp import PromptedDecoder, TwoReadings
-from fairseq_plugins.models.sga import SGAConfig, SGAModel
-from fairseq_plugins.modules.frozen import Frozen
 from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
-from fairseq_plugins.modules.prompts import Prompts
+from fairseq_plugins.sga.model import SGAModel
+from fairseq_plugins.sga.variants import MODELS, JoinedModelConfig
 
 POSITIONS = 512
 UNTRAINED = ("0" * 32, "random weights")
@@ -158,8 +159,8 @@ def build_sga(sizes: Sizes, device: torch.device, **options: Any) -> SGAModel:
     torch.manual_seed(1)
     masked_lm = MaskedLM(lm_sizes)
     masked_lm.reset_parameters()
-    cfg = SGAConfig(prompt_length=sizes.prompts, **options)
-    model = SGAModel(Frozen(masked_lm, *UNTRAINED), cfg, blank=0, mask=sizes.vocab - 1)
+    cfg = JoinedModelConfig(prompt_length=sizes.prompts, **options)
+    model = MODELS[str(cfg.alignment)](Frozen(masked_lm, *UNTRAINED), cfg, blank=0, mask=sizes.vocab - 1)
     return model.to(device).eval()
 
 

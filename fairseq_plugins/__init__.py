@@ -23,33 +23,40 @@ def register() -> None:
 
     compat.apply()
 
-    from .criterions import (
-        cross_sequence_mlm,
-        label_smoothed_linear_cross_entropy,
-        sga_ctc,
-        sga_dag,
-        sga_mask_predict,
-    )
+    # One line per module that registers, grouped by paper.
+    # isort: off
+    # SGA
+    from .sga import variants
+    from .sga import tasks as sga_tasks
+    from .sga import many_pairs
+
+    # CSR
+    from .tasks import code_switching_restore
+
+    # DeltaLM
+    from .models import deltalm
+    from .tasks import span_corruption, translation_mixing, translation_multi_temperature
+
+    # VECO
+    from .models import veco
+    from .criterions import cross_sequence_mlm
+    from .tasks import translation_from_pretrained_veco, veco_pretraining
+
+    # Understanding: MT as continued pre-training, and the classification of VECO and CSR
+    from .models import nlu
     from .criterions import relevance_ranking as relevance_ranking_criterion
     from .criterions import span_qa as span_qa_criterion
     from .criterions import token_classification as token_classification_criterion
-    from .models import baselines, deltalm, nlu, sga, veco, xlmr_mlm
+    from .tasks import cross_lingual_classification, relevance_ranking, span_qa
+    from .tasks import token_classification
+
+    # The masked LM below every paper, the baselines, and what stands beside them
+    from .masked_lm import tasks as masked_lm_tasks
+    from .masked_lm import training as masked_lm_training
+    from .models import baselines
+    from .criterions import label_smoothed_linear_cross_entropy
     from .scoring import scorers
-    from .tasks import (
-        code_switching_restore,
-        cross_lingual_classification,
-        relevance_ranking,
-        sga_translation,
-        sga_translation_multi,
-        span_corruption,
-        span_qa,
-        tlm_pretraining,
-        token_classification,
-        translation_from_pretrained_veco,
-        translation_mixing,
-        translation_multi_temperature,
-        veco_pretraining,
-    )
+    # isort: on
 
 
 if own_commands.is_running():  # before fairseq is imported, which sets up logging in its own way

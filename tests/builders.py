@@ -20,11 +20,11 @@ from omegaconf import OmegaConf
 from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_plugins import checkpoints
-from fairseq_plugins.models.sga import SGAConfig, SGAModel
-from fairseq_plugins.modules.frozen import Frozen
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
-from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
-from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
+from fairseq_plugins.common.frozen import Frozen
+from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
+from fairseq_plugins.sga.many_pairs import SGATranslationMultiConfig, SGATranslationMultiTask
+from fairseq_plugins.sga.tasks import SGATranslationTask
+from fairseq_plugins.sga.variants import MODELS, JoinedModelConfig, JoinedTranslationConfig
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 FIRST_PIECE = 4
@@ -115,9 +115,10 @@ def frozen(module=None, **options):
 
 
 def sga_model(module=None, seed=2, blank=BOS, frozen_options=None, **options):
-    """An SGA model with P = 3 and random prompts, in evaluation mode; ``options`` are those of SGAConfig."""
-    cfg = SGAConfig(**{"prompt_length": 3, **options})
-    model = SGAModel(frozen(module, **(frozen_options or {})), cfg, blank=blank, mask=MASK)
+    """Build an SGA model with P = 3 and random prompts, in evaluation mode; ``options`` are those of the model."""
+    cfg = JoinedModelConfig(**{"prompt_length": 3, **options})
+    model_class = MODELS[str(cfg.alignment)]
+    model = model_class(frozen(module, **(frozen_options or {})), cfg, blank=blank, mask=MASK)
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and not name.endswith("scale"):
@@ -128,14 +129,14 @@ def sga_model(module=None, seed=2, blank=BOS, frozen_options=None, **options):
 
 def task(pieces=PIECES, **options):
     symbols = dictionary(pieces)
-    return SGATranslationTask(SGATranslationConfig(**options), symbols, symbols)
+    return SGATranslationTask(JoinedTranslationConfig(**options), symbols, symbols)
 
 
 def read_task(folder, pairs=None, **options):
     """An SGA task over a data-bin: of one pair, de-en unless told otherwise, or of ``pairs`` (--lang-pairs)."""
     given = {"dataset_impl": "mmap", "required_seq_len_multiple": 1, "train_subset": "train", "data": str(folder)}
     if pairs is None:
-        cfg = SGATranslationConfig(**{**given, "source_lang": "de", "target_lang": "en", **options})
+        cfg = JoinedTranslationConfig(**{**given, "source_lang": "de", "target_lang": "en", **options})
         return SGATranslationTask.setup_task(cfg)
     cfg = SGATranslationMultiConfig(**{**given, "seed": 3, "lang_pairs": pairs or None, **options})
     return SGATranslationMultiTask.setup_task(cfg)

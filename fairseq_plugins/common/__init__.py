@@ -1,1 +1,1 @@
-"""Parts that several papers share; they lie between the papers and ``ops``."""
+"""Glue to fairseq that two papers share: options, frozen sub-models, slots, samplers, data-bins."""

@@ -22,6 +22,7 @@ from . import (
     own_runs,
     processes,
     reading,
+    retired_options,
     saving,
     starting,
     validation,
@@ -61,6 +62,7 @@ PATCHES: Tuple[Patch, ...] = (
     numpy2.NUMPY2,
     options.BF16,
     processes.DISTRIBUTED_OBJECTS,
+    retired_options.RETIRED_OPTIONS,
     # Data is lost. The last patch of a function is called first: the lock precedes every other look
     # into the folder, and RESTARTED_RUNS chooses the file that FINISHED_RUNS judges.
     own_runs.RESTARTED_RUNS,

@@ -8,9 +8,9 @@ from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from torch import Tensor
 
+from ..common.options import check_range, option
+from ..common.summed_criterion import SummedCriterion, log_loss, total
 from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, linear_token_losses
-from ..options import check_range, option
-from .summed_criterion import SummedCriterion, log_loss, total
 
 NAMES = {"is": "is_mlm", "cs": "cs_mlm", "tlm": "tlm"}
 """Objective as --objectives calls it -> name in the log."""

@@ -12,8 +12,8 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from torch import Tensor, nn
 
+from ..common.options import check_range, option
 from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, label_smoothed, linear_token_losses
-from ..options import check_range, option
 
 PROJECTIONS = ("output_projection", "fc_out")
 """Where stock decoders keep the output projection: transformer, BART and light convolutions; LSTM."""

@@ -10,9 +10,9 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ..options import check_range, option
+from ..common.options import check_range, option
+from ..common.summed_criterion import SummedCriterion, log_loss, total
 from ..scoring.ndcg import ndcg, xglue_ndcg
-from .summed_criterion import SummedCriterion, log_loss, total
 
 
 @dataclass

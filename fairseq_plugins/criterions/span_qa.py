@@ -8,9 +8,9 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
+from ..common.summed_criterion import SummedCriterion, log_loss, total
 from ..ops.answer_spans import best_rows, best_spans, outside_passage, span_losses
 from ..scoring.squad import answer_f1, exact_match
-from .summed_criterion import SummedCriterion, log_loss, total
 
 
 @dataclass

@@ -11,8 +11,8 @@ from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
 
+from ..common.summed_criterion import SummedCriterion, log_loss, total
 from ..ops.entity_spans import sequence_starts, span_counts, tag_scheme, tags_of_spans
-from .summed_criterion import SummedCriterion, log_loss, total
 
 logger = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ import torch
 from fairseq.data import data_utils
 from fairseq.data.language_pair_dataset import collate
 
+from ..common.epoch_dataset import EpochDataset
+from ..common.sampling import Purpose, epoch_rng
 from ..ops.counter_noise import epoch_address, streams, uniforms
 from ..ops.ragged import ends_to_starts, ranges
 from ..ops.word_spans import choose_words, span_distribution
 from .csr_text import SwitchText
-from .epoch_dataset import EpochDataset
-from .stream_sampling import Purpose, epoch_rng
 
 CANDIDATE = 3
 """Purpose of the random numbers that choose candidates; 0 to 2 choose the words."""

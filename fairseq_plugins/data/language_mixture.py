@@ -3,8 +3,8 @@
 import logging
 from typing import Any, Mapping
 
-from .epoch_dataset import EpochDataset, JoinedDataset
-from .stream_sampling import sampling_probabilities
+from ..common.epoch_dataset import EpochDataset, JoinedDataset
+from ..common.sampling import sampling_probabilities
 
 logger = logging.getLogger(__name__)
 

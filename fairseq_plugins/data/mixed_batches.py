@@ -6,8 +6,8 @@ import numpy as np
 from fairseq import utils
 from fairseq.data import FairseqDataset
 
+from ..common.sampling import Purpose, epoch_rng
 from .span_corruption_dataset import SpanCorruptionDataset
-from .stream_sampling import Purpose, epoch_rng
 
 
 class MixedBatchesDataset(FairseqDataset):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary, data_utils
 
-from .epoch_dataset import EpochDataset
+from ..common.epoch_dataset import EpochDataset
 from .nlu_inputs import Assembled, InputFormat, cut_lengths
 
 

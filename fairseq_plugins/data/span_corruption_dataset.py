@@ -7,8 +7,8 @@ import torch
 from fairseq.data import data_utils
 from fairseq.data.language_pair_dataset import collate
 
+from ..common.epoch_dataset import StreamDataset
 from ..ops.spans import corrupt_spans, count_spans, draw_span_mask
-from .epoch_dataset import StreamDataset
 from .text_streams import TextStream
 
 

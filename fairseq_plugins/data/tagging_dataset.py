@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary
 
-from ..ops.places import Places
+from ..ops.masks import Places
 from .nlu_dataset import NLUDataset
 
 UNSEEN = -1

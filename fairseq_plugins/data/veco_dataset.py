@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..common.epoch_dataset import StreamDataset
+from ..common.sampling import Purpose, draw_texts, epoch_rng
 from ..ops.bert_masking import Replacements, choose_tokens, replace_tokens
-from ..ops.places import Places
+from ..ops.masks import Places
 from .alternating_batches import take_turns
-from .epoch_dataset import StreamDataset
-from .stream_sampling import Purpose, draw_texts, epoch_rng
 from .veco_segments import SegmentStream
 
 

@@ -12,7 +12,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 from .. import translate
 from ..checkpoints import export as portable
-from ..data.data_bins import split_pair
+from ..common.data_bins import split_pair
 from . import encoder_decoder, encoders, huggingface, slots, text
 from . import folder as folders
 

@@ -12,12 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..masked_lm.model import PrefixSelfAttention
+from ..masked_lm.prompts import Prompts, Updates, merge
 from ..models.baselines.nat_ctc import NATCTCModel
-from ..models.sga.model import SGAModel
-from ..modules.low_rank import Updates, merge
-from ..modules.prefix_encoder import PrefixSelfAttention
-from ..modules.prompts import Prompts
 from ..ops.masks import additive_key_mask, lengths_to_padding_mask
+from ..sga.model import SGAModel
 from .stock_graphs import Attention, CrossAttention, EncoderAttention, EncoderGraph, FeedForward, Step, merged
 
 
@@ -132,7 +131,7 @@ class SGAEncoder(nn.Module):
         super().__init__()
         self.layers = MaskedLMLayers(model, model.encoder_prompts)
         self.prompts = FixedPrompts(model.encoder_prompts)
-        self.semantic, self.lengths = model.semantic, model.length_predictor
+        self.semantic, self.lengths = model.semantic, getattr(model, "length_predictor", None)
         self.pad = model.masked_lm.sizes.padding_idx
 
     def forward(self, source: Tensor) -> Tuple[Tensor, ...]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..models.baselines.nat_ctc import NATCTCModel
-from ..models.sga.model import SGAModel
+from ..sga.model import SGAModel
 from ..translate import Translator
 from . import text
 from .folder import Content
@@ -74,10 +74,10 @@ def sga_graphs(model: SGAModel, penalty: float) -> Dict[str, Graph]:
     tokens = torch.full((SENTENCES, SLOTS), model.mask)
     inputs = {"tokens": tokens, "lengths": lengths, "source": source, "keys": keys, "values": values}
     varying = {"tokens": (0, 1), "lengths": (0,), "source": (0, 1), "keys": (1, 4), "values": (1, 3)}
-    predicted = [] if model.length_predictor is None else ["length_log_probs"]
+    predicted = ["length_log_probs"] if model.alignment == "mask_predict" else []
     found = {"encoder": Graph(encoder, {"source": source}, {"source": (0, 1)}, ["keys", "values", *predicted])}
     for name, prompts in {"alignment": model.alignment_prompts, "denoising": model.denoiser_prompts}.items():
-        by_ctc = name == "denoising" or model.length_predictor is None
+        by_ctc = name == "denoising" or model.alignment == "ctc"
         read = model.has_denoiser and model.fill_blanks and by_ctc
         bias = model.ctc_projection(penalty)[1] if by_ctc else model.projection[1]
         outputs = ["best", *(["pieces"] if read else []), "log_probs"]  # an output has no name of an input

@@ -6,7 +6,7 @@ from fairseq.modules import LayerNorm
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
-from .option_checks import flag
+from ..common.options import flag
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 

@@ -6,8 +6,8 @@ import torch
 from fairseq.models.transformer.transformer_decoder import TransformerDecoderBase
 from torch import Tensor, nn
 
-from .linear import faster_linears
-from .prefix_encoder import Prefix
+from ..masked_lm.model import Prefix
+from ..ops.linear import use_faster_linears
 from .stock_layout import set_epsilon, stock_config
 
 State = Dict[str, Dict[str, Optional[Tensor]]]
@@ -36,7 +36,7 @@ class PrefixDecoder(TransformerDecoderBase):
         words = nn.Embedding(layout.vocab_size, layout.embed_dim, dictionary.pad())
         super().__init__(config, dictionary, words, no_encoder_attn=True)
         self.layout = layout
-        faster_linears(self)
+        use_faster_linears(self)
         set_epsilon(self, layout.epsilon)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> Dict[str, Tensor]:

@@ -8,7 +8,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import nn
 
-from .model_options import sizes_of
+from ..common.options import sizes_of
 
 
 def stock_config(layout: Any, side: str, **options: Any) -> Any:

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .linear_alignment import BestPath, Posteriors, best_path, linear_alignment_loss
-from .masks import lengths_to_padding_mask, move
-from .places import Places
+from .masks import Places, lengths_to_padding_mask, move
 from .vocab_scan import DEFAULT_CHUNK_SIZE, check_chunk_size, scan_vocabulary
 
 

@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .linear_alignment import BestPath, Posteriors, linear_alignment_loss
-from .masks import lengths_to_padding_mask, move
-from .places import Places, spread
+from .masks import Places, lengths_to_padding_mask, move, spread
 from .vocab_scan import DEFAULT_CHUNK_SIZE, check_chunk_size
 
 IMPOSSIBLE = float("-inf")

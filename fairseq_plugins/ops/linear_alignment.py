@@ -15,7 +15,7 @@ from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .places import Places, spread
+from .masks import Places, spread
 from .vocab_scan import (
     DEFAULT_CHUNK_SIZE,
     TOKEN_BLOCK,

@@ -8,7 +8,7 @@ from typing import Iterable, NamedTuple, Optional, Set, Tuple
 import torch
 from torch import Tensor
 
-from .linear import linear_rows
+from .linear import linear
 
 DEFAULT_CHUNK_SIZE = 8192
 """Vocabulary rows a chunk; with TOKEN_BLOCK tokens, 64 MiB of float32 logits."""
@@ -62,7 +62,7 @@ def half_shares(share: Tensor, mass: Tensor, dtype: torch.dtype) -> Tuple[Tensor
 
 def chunk_logits(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
     """Logits (N, end - start) of some vocabulary rows, in the accumulation dtype."""
-    logits = linear_rows(hidden, weight, bias, start, end)
+    logits = linear(hidden, weight[start:end], None if bias is None else bias[start:end])
     return logits.to(accumulation_dtype(hidden.dtype))
 
 
@@ -77,12 +77,10 @@ def exact_logits(hidden: Tensor, rows: Tensor, bias: Optional[Tensor]) -> Tensor
 
 
 def _exact_rows(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
-    """:func:`exact_logits` of rows ``start`` to ``end``; by the packed copy of a weight that need not be converted."""
+    """Compute :func:`exact_logits` of rows ``start`` to ``end``. (N, C) -> (N, end - start)."""
     dtype = accumulation_dtype(hidden.dtype)
-    if weight.dtype != dtype:
-        weight, bias = weight[start:end].to(dtype), None if bias is None else bias[start:end]
-        start, end = 0, end - start
-    return linear_rows(hidden.to(dtype), weight, None if bias is None else bias.to(dtype), start, end)
+    rows_bias = None if bias is None else bias[start:end].to(dtype)
+    return linear(hidden.to(dtype), weight[start:end].to(dtype), rows_bias)
 
 
 def check_chunk_size(chunk_size: int, name: str = "chunk_size") -> None:
@@ -91,7 +89,7 @@ def check_chunk_size(chunk_size: int, name: str = "chunk_size") -> None:
 
 
 def training_chunk(chunk_size: int, device: torch.device) -> int:
-    """Vocabulary rows per chunk for a loss and its gradient; decoding keeps the chunks in which weights may be packed."""
+    """Choose the vocabulary rows per chunk for a loss and its gradient; decoding keeps ``chunk_size``."""
     return min(chunk_size, CPU_CHUNK_SIZE) if device.type == "cpu" else chunk_size
 
 

@@ -16,6 +16,10 @@ from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretra
 from omegaconf import II
 from sentencepiece import SentencePieceProcessor
 
+from ..common.data_bins import both_orders, check_dictionaries, check_once, is_training, load_monolingual, split_names
+from ..common.old_options import add_old_options, refuse_options
+from ..common.options import check_range, option
+from ..common.own_run import OwnRun
 from ..data.csr_dataset import COUNTS, CodeSwitchingDataset, Switching
 from ..data.csr_entries import Entries, WordEncoder
 from ..data.csr_lexicon import (
@@ -32,11 +36,7 @@ from ..data.csr_lexicon import (
 from ..data.csr_stages import StagedDataset, Stages
 from ..data.csr_text import Coverage, TextBuilder
 from ..data.csr_words import piece_table
-from ..data.data_bins import both_orders, check_dictionaries, check_once, is_training, load_monolingual, split_names
 from ..ops.word_spans import LONGEST_MEAN
-from ..options import check_range, option
-from .common.old_options import add_old_options, refuse_options
-from .common.own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.tasks import register_task
 from omegaconf import II
 
+from ..common.options import option
 from ..data.nlu_dataset import LabelledDataset
-from ..options import option
 from .nlu import NLUConfig, NLUTask
 from .nlu.predictions import Row
 

@@ -10,13 +10,13 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.tasks import register_task
 from omegaconf import II
 
-from ..data.data_bins import check_names, is_training, load_monolingual, split_names
+from ..common.data_bins import check_names, is_training, load_monolingual, split_names
+from ..common.options import check_range, option
+from ..common.sampling import sampling_probabilities
+from ..common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
 from ..data.sentinels import Demand, check_sentinels, find_sentinels
 from ..data.span_corruption_dataset import SpanCorruption, SpanCorruptionDataset
-from ..data.stream_sampling import sampling_probabilities
 from ..data.text_streams import SentenceBlocks, SentencePairs, TextStream
-from ..options import check_range, option
-from .common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Optional
 from fairseq.dataclass.constants import ChoiceEnum
 from fairseq.tasks import register_task
 
+from ..common.options import check_range, option
 from ..data.question_dataset import QuestionDataset, QuestionSet
 from ..data.question_files import place_answers, read_passages, read_questions
-from ..options import check_range, option
 from .nlu import NLUConfig
 from .nlu.group_task import GroupTask
 from .nlu.languages import language_of

@@ -7,8 +7,8 @@ from typing import Any, Dict, List
 import numpy as np
 from fairseq.tasks import register_task
 
+from ..common.options import option
 from ..data.tagging_dataset import UNSEEN, TaggingDataset, Tags, read_tags
-from ..options import option
 from .nlu import NLUConfig, NLUTask
 from .nlu.predictions import Row
 

@@ -16,10 +16,10 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask, load_l
 from omegaconf import II
 from torch import Tensor
 
+from ..common.old_options import add_old_options
+from ..common.options import option
+from ..common.own_run import OwnRun
 from ..compat.starting import DEFAULT
-from ..options import option
-from .common.old_options import add_old_options
-from .common.own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ from fairseq import utils
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from ..data.data_bins import check_dictionaries, check_once, is_training, split_names
+from ..common.data_bins import check_dictionaries, check_once, is_training, split_names
+from ..common.options import check_range, option
+from ..common.own_run import OwnRun
 from ..data.mixed_batches import MixedBatchesDataset
 from ..data.sentinels import check_sentinels, find_sentinels
 from ..data.span_corruption_dataset import SpanCorruption
 from ..data.text_streams import TextStream
-from ..options import check_range, option
-from .common.own_run import OwnRun
 from .span_corruption import (
     CorruptionOptions,
     check_corruption,

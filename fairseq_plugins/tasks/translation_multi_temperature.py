@@ -14,9 +14,9 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 
 from ..checkpoints import read_checkpoint
 from ..checkpoints.fitting import started_from
-from ..data.data_bins import both_orders, split_pair
-from ..data.temperature_dataset import TemperatureDataset, TemperatureSchedule
-from .common.own_run import OwnRun
+from ..common.data_bins import both_orders, split_pair
+from ..common.own_run import OwnRun
+from ..common.sampling import TemperatureDataset, TemperatureSchedule
 
 logger = logging.getLogger(__name__)
 

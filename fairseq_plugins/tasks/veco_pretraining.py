@@ -13,13 +13,13 @@ from fairseq.distributed import utils as distributed
 from fairseq.tasks import register_task
 from omegaconf import II
 
+from ..common.data_bins import check_names, is_training, load_monolingual, split_names
+from ..common.options import check_range, option
+from ..common.sampling import sampling_probabilities
+from ..common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
 from ..data.alternating_batches import AlternatingIterator
-from ..data.data_bins import check_names, is_training, load_monolingual, split_names
-from ..data.stream_sampling import sampling_probabilities
 from ..data.veco_dataset import VECODataset
 from ..data.veco_segments import EMPTY, AdjacentSegments, ParallelPairs, SegmentStream
-from ..options import check_range, option
-from .common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
 

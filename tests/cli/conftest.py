@@ -9,7 +9,7 @@ import yaml
 
 from data_prep.toy.corpus import generate
 from fairseq_plugins.checkpoints import write_masked_lm
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 
 COUNTS = {"train": 96, "valid": 12, "test": 12}
 

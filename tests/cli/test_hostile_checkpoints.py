@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_plugins.__main__ import main
-from fairseq_plugins.generators import sga_at_reranker
+from fairseq_plugins.sga.extensions import reranking as sga_at_reranker
 
 from .commands import checkpoint, transformer
 

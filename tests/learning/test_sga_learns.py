@@ -13,17 +13,23 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_plugins import checkpoints
-from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
-from fairseq_plugins.criterions.sga_dag import SGADAGCriterion
-from fairseq_plugins.criterions.sga_mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion
-from fairseq_plugins.data.tlm_dataset import MaskingConfig, TLMDataset
-from fairseq_plugins.generators.sga_dag_generator import PATHS, GraphOptions, SGADAGGenerator
-from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
-from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
-from fairseq_plugins.models.sga import SGAConfig, SGAModel
-from fairseq_plugins.modules.frozen import Frozen
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
-from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
+from fairseq_plugins.common.frozen import Frozen
+from fairseq_plugins.masked_lm.dataset import MaskingConfig, TLMDataset
+from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
+from fairseq_plugins.sga.config import SGAConfig, SGACTCConfig
+from fairseq_plugins.sga.criterion import SGACTCCriterion
+from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
+from fairseq_plugins.sga.extensions.graph import GraphModel, GraphOptions, SGADAGCriterion, SGADAGGenerator
+from fairseq_plugins.sga.free import FreeSGAModel
+from fairseq_plugins.sga.many_pairs import SGATranslationMultiConfig, SGATranslationMultiTask
+from fairseq_plugins.sga.mask_predict import (
+    MaskPredictOptions,
+    SGAMaskPredictConfig,
+    SGAMaskPredictCriterion,
+    SGAMaskPredictGenerator,
+)
+from fairseq_plugins.sga.model import SGAModel
+from fairseq_plugins.sga.variants import JoinedCTCConfig, JoinedModelConfig
 from tests import builders
 from tests.learning import training
 
@@ -137,7 +143,7 @@ def test_mask_predict_learns_lengths_and_words(text, frozen):
     torch.manual_seed(2)
     train, test = text
     targets = [row[:-1].tolist() for _, row in test]
-    model = SGAModel(frozen, SGAConfig(prompt_length=16, alignment="mask_predict"), builders.BOS, builders.MASK)
+    model = FreeSGAModel(frozen, JoinedModelConfig(prompt_length=16), builders.BOS, builders.MASK)
 
     criterion = SGAMaskPredictCriterion(builders.task(), SGAMaskPredictConfig(sentence_avg=False))
     losses = train_sga(model, criterion, batches(train))
@@ -154,15 +160,15 @@ def test_a_graph_of_slots_learns_order_and_words(text, frozen):
     """With glancing and low-rank updates; every path that may be decoded."""
     torch.manual_seed(4)
     train, test = text
-    options = SGAConfig(prompt_length=16, alignment="dag", ctc_upsample=2, lora_rank=2)
-    model = SGAModel(frozen, options, builders.BOS, builders.MASK)
+    options = SGAConfig(prompt_length=16, ctc_upsample=2, lora_rank=2)
+    model = GraphModel(frozen, options, builders.BOS, builders.MASK)
 
-    criterion = SGADAGCriterion(builders.task(), SGACTCConfig(sentence_avg=False, glancing="0.5"))
+    criterion = SGADAGCriterion(builders.task(), JoinedCTCConfig(sentence_avg=False, glancing="0.5"))
     losses = train_sga(model, criterion, batches(train), lr=2e-2)  # at 5e-2 the loss of a graph leaves its course
 
     assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:3])
     targets, right = [row[:-1].tolist() for _, row in test], {}
-    for path, passes in itertools.product(PATHS, (0, 3)):
+    for path, passes in itertools.product(("lookahead", "greedy", "viterbi"), (0, 3)):
         generator = SGADAGGenerator(builders.dictionary(), IterationOptions(passes), GraphOptions(path))
         found = [one[0]["tokens"].tolist() for one in generator.generate([model], sample_of(test))]
         right[path, passes] = np.mean([found_ == row for found_, row in zip(found, targets)])

@@ -57,26 +57,28 @@ DEFECTS = [
     Defect("answers outside the passage", "ops.answer_spans:outside_passage", lambda f: lambda *args: ~f(*args)),
     Defect(
         "positions begin one later",
-        "modules.prefix_encoder:PrefixEncoder.token_positions",
+        "masked_lm.model:PrefixEncoder.token_positions",
         lambda f: lambda *args: f(*args) + 1,
         PREFIX,
     ),
-    Defect("layers in another order", "modules.prompts:Prompts.forward", lambda f: lambda self: f(self)[::-1], FORWARD),
+    Defect(
+        "layers in another order", "masked_lm.prompts:Prompts.forward", lambda f: lambda self: f(self)[::-1], FORWARD
+    ),
     Defect(
         "keys and values are exchanged",
-        "models.sga.guidance:SemanticProjection.forward",
+        "sga.units:SemanticProjection.forward",
         lambda f: lambda *x: f(*x)[::-1],
         FORWARD,
     ),
     Defect(
         "slots copy the next source token",
-        "models.sga.model:SGAModel.duplicate",
+        "sga.free:TokenAlignmentModel.duplicate",
         lambda f: lambda *args: f(*args).roll(-1, dims=1),
         "reference/test_mask_predict.py",
     ),
     # Frozen parts.
-    Defect("dropout in training", "modules.frozen:Frozen.train", lambda f: torch.nn.Module.train),
-    Defect("can be trained", "modules.frozen:Frozen.requires_grad_", lambda f: torch.nn.Module.requires_grad_),
+    Defect("dropout in training", "common.frozen:Frozen.train", lambda f: torch.nn.Module.train),
+    Defect("can be trained", "common.frozen:Frozen.requires_grad_", lambda f: torch.nn.Module.requires_grad_),
     Defect(
         "the first phase trains everything",
         "models.veco.pretraining:VECOPretrainingModel.freeze_backbone",
@@ -91,37 +93,37 @@ DEFECTS = [
     ),
     Defect("every target fits its slots", "ops.ctc:alignable", lambda f: lambda *args: f(*args) | True),
     Defect("labels are not smoothed", "ops.vocab_loss:label_smoothed", lambda f: lambda nll, *more: nll, SMOOTHED),
-    Defect("the denoiser sees no noise", "ops.noise:corrupt_slots", lambda f: lambda tokens, *args, **more: tokens),
+    Defect("the denoiser sees no noise", "sga.noise:corrupt_slots", lambda f: lambda tokens, *args, **more: tokens),
     Defect(
         "one iteration too few",
-        "ops.mask_predict:masked_counts",
+        "sga.mask_predict:masked_counts",
         lambda f: lambda lengths, at, all: f(lengths, at + 1, all),
     ),
     Defect(
         "decoding without the bias",
-        "models.sga.model:SGAModel.projection",
+        "sga.model:SGAModel.projection",
         lambda f: property(lambda self: (f.fget(self)[0], None)),
-        "unit/generators/test_sga_generator.py",
+        "unit/sga/test_decoding.py",
     ),
     # Epochs, sampling, resuming.
     Defect("the same noise", "ops.counter_noise:epoch_address", lambda f: lambda seed, epoch: f(seed, 1)),
     Defect(
         "every epoch draws the same texts",
-        "data.stream_sampling:epoch_rng",
+        "common.sampling:epoch_rng",
         lambda f: lambda seed, epoch, purpose: f(seed, 1, purpose),
-        "unit/data/test_stream_sampling.py unit/data/test_span_corruption_dataset.py",
+        "unit/common/test_sampling.py unit/data/test_span_corruption_dataset.py",
     ),
     Defect(
         "the temperature is ignored",
-        "data.stream_sampling:sampling_probabilities",
+        "common.sampling:sampling_probabilities",
         lambda f: lambda sizes, temperature, *more: f(sizes, 1.0, *more),
         TEMPERATURE,
     ),
     Defect(
         "the first epoch is repeated",
-        "data.epoch_dataset:EpochDataset.can_reuse_epoch_itr_across_epochs",
+        "common.epoch_dataset:EpochDataset.can_reuse_epoch_itr_across_epochs",
         lambda f: property(lambda self: True),
-        "unit/data",
+        "unit/common",
     ),
     # Pretrained files.
     Defect("odd for even", "models.deltalm.deltalm_pretrained:from_masked_lm", exchanged_layers, DELTALM),

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
-from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
-from fairseq_plugins.ops.places import SOURCE_LENGTHS
+from fairseq_plugins.ops.masks import SOURCE_LENGTHS
+from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
+from fairseq_plugins.sga.mask_predict import MaskPredictOptions, SGAMaskPredictGenerator
 from tests import builders
 from tests.pretend.waits import waits
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_plugins.ops.ctc import alignable, collapse, linear_ctc_loss
-from fairseq_plugins.ops.ctc_prefix_beam import linear_prefix_beam, prefix_beam_search
+from fairseq_plugins.sga.extensions.prefix_beam import linear_prefix_beam, prefix_beam_search
 
 IMPOSSIBLE = -math.inf
 

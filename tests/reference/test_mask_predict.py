@@ -7,9 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_plugins.criterions.sga_mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion
-from fairseq_plugins.generators.sga_denoising import IterationOptions
-from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
+from fairseq_plugins.sga.decoding import IterationOptions
+from fairseq_plugins.sga.mask_predict import (
+    MaskPredictOptions,
+    SGAMaskPredictConfig,
+    SGAMaskPredictCriterion,
+    SGAMaskPredictGenerator,
+)
 from tests import builders
 from tests.reference.loops import SGALoops, affine, prompt_prefix
 

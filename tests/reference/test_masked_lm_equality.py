@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 from fairseq.models.roberta import RobertaModel, XLMRModel
 
 from fairseq_plugins.checkpoints import load, read_masked_lm, write_masked_lm
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 from tests.unit.checkpoints.builders import old_state
 
 SIZES = dict(vocab_size=30, layers=12, embed_dim=16, ffn_dim=24, heads=4, max_positions=20, padding_idx=1)

@@ -1,4 +1,4 @@
-"""Decoding loops of the runtime against those of ``fairseq_plugins.generators``, over one made-up model."""
+"""Decoding loops of the runtime against those of ``fairseq_plugins.sga``, over one made-up model."""
 
 from types import SimpleNamespace
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
-from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
 from fairseq_plugins.ops.ctc import BestPath
+from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
+from fairseq_plugins.sga.mask_predict import MaskPredictOptions, SGAMaskPredictGenerator
 from fairseq_plugins_runtime import slots
 from fairseq_plugins_runtime.folder import Graph, Symbols
 from fairseq_plugins_runtime.model_json import ModelError, Values

@@ -10,8 +10,7 @@ from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import find_settings
 from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.vocabulary import as_list, check_entries, entries_beside, stock_languages, task_options
-from ...modules.model_options import sizes_of
-from ...modules.option_checks import FIT_NAMES, USE_ITS_DICTIONARY, flag
+from ...common.options import FIT_NAMES, USE_ITS_DICTIONARY, flag, sizes_of
 
 OPTION = "--adapter-backbone"
 ADAPTERS = ".adapters."

@@ -8,13 +8,11 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder, register_model
 from torch import Tensor, nn
 
+from ...common.frozen import Frozen, log_sizes
+from ...common.options import check_dropout, check_positive, option, register_architectures, set_architecture
+from ...masked_lm.prompts import Prompts, join_prefixes
 from ...modules.empty_sources import refuse_empty_sources
-from ...modules.frozen import Frozen, log_sizes
-from ...modules.model_options import register_architectures, set_architecture
-from ...modules.option_checks import check_dropout, check_positive
 from ...modules.prefix_decoder import PrefixDecoder, State
-from ...modules.prompts import Prompts, join_prefixes
-from ...options import option
 from .gpt_pretrained import SIZES, build_frozen
 
 STARTED = "gpt_msp.started"

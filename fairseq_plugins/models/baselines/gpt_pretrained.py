@@ -14,8 +14,8 @@ from ...checkpoints.layouts import size_options
 from ...checkpoints.loading import listing, load
 from ...checkpoints.pipeline import WORDS, PretrainedFile, check_sizes
 from ...checkpoints.reading import fingerprint
-from ...modules.frozen import Frozen
-from ...modules.option_checks import frozen_path
+from ...common.frozen import Frozen
+from ...common.options import frozen_path
 from ...modules.prefix_decoder import PrefixDecoder
 
 logger = logging.getLogger(__name__)

@@ -9,14 +9,18 @@ from fairseq.models import register_model
 from fairseq.models.transformer import Embedding, TransformerDecoder, TransformerEncoder, base_architecture
 from torch import Tensor
 
-from ...modules.blank import check_blank
-from ...modules.model_options import register_architectures, same_sides, set_architecture
-from ...modules.option_checks import check_dropout, check_positive
-from ...modules.slot_model import SlotModel, check_slots_task
+from ...common.options import (
+    check_dropout,
+    check_positive,
+    option,
+    register_architectures,
+    same_sides,
+    set_architecture,
+)
+from ...common.slot_model import SlotModel, check_slots_task, find_blank
 from ...ops.ctc import linear_ctc_loss
 from ...ops.masks import lengths_to_padding_mask
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
-from ...options import option
 
 
 @dataclass
@@ -98,7 +102,7 @@ class NATCTCModel(SlotModel):
         embedding = Embedding(len(dictionary), cfg.embed_dim, dictionary.pad())
         encoder = TransformerEncoder(args, dictionary, embedding)
         decoder = SlotDecoder(args, dictionary, embedding)
-        blank = check_blank(cfg.ctc_blank, dictionary)
+        blank = find_blank(cfg.ctc_blank, dictionary)
         return cls(encoder, decoder, cfg.ctc_upsample, blank, cfg.max_source_positions)
 
     def max_positions(self) -> Tuple[int, int]:

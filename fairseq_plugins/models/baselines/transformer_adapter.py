@@ -11,11 +11,19 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
 from ...checkpoints.fitting import left_closed
-from ...modules.filled_model import FilledTransformer
+from ...common.filled_model import FilledTransformer
+from ...common.options import (
+    as_namespace,
+    check_choices,
+    check_positive,
+    defaults_of,
+    option,
+    register_architectures,
+    same_sides,
+    set_architecture,
+    writable,
+)
 from ...modules.language_tags import read_together
-from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
-from ...modules.option_checks import check_choices, check_positive, defaults_of
-from ...options import option
 from . import adapter_backbone
 from .adapter_backbone import ADAPTERS, OPTION
 from .adapter_sides import AdapterDecoder, AdapterEncoder, AdapterPlan

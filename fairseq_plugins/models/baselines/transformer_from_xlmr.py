@@ -14,25 +14,23 @@ from torch import Tensor, nn
 from ...checkpoints.fitting import Fit, left_closed, sizes_of_sides, stack_sources
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import check_sizes, read_masked_lm
-from ...modules.empty_sources import refuse_empty_sources
-from ...modules.filled_model import FilledTransformer
-from ...modules.model_options import (
+from ...common.filled_model import FilledTransformer
+from ...common.options import (
+    EMBEDDING_POLICIES,
     XLMR_WIRING,
     as_namespace,
-    register_architectures,
-    same_sides,
-    set_architecture,
-    writable,
-)
-from ...modules.option_checks import (
-    EMBEDDING_POLICIES,
     check_choices,
     check_wiring,
     defaults_of,
     embedding_mismatch_option,
     fit_names,
+    option,
+    register_architectures,
+    same_sides,
+    set_architecture,
+    writable,
 )
-from ...options import option
+from ...modules.empty_sources import refuse_empty_sources
 
 OPTION = "--pretrained-xlmr"
 _RANDOM = (r"decoder\..*",)

@@ -5,9 +5,7 @@ from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from ...modules.model_options import XLMR_WIRING, same_sides
-from ...modules.option_checks import EMBEDDING_POLICIES, embedding_mismatch_option
-from ...options import option
+from ...common.options import EMBEDDING_POLICIES, XLMR_WIRING, embedding_mismatch_option, option, same_sides
 
 DECODER_BLOCKS: Any = ChoiceEnum(["interleaved", "vanilla"])
 

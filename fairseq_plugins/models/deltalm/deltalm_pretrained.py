@@ -5,7 +5,7 @@ from typing import Any, Dict
 from ...checkpoints.fitting import Fit, sizes_of_sides, stack_sources
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import DELTALM, PretrainedFile, check_sizes, open_file, read_masked_lm, stack_sizes
-from ...modules.option_checks import fit_names
+from ...common.options import fit_names
 
 _ENCODER_PARTS = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 _BOTTOM = ("self_attn", "self_attn_layer_norm", "fc3", "fc4", "ffn_layer_norm")

@@ -8,10 +8,18 @@ from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import nn
 
 from ...checkpoints.fitting import left_closed
-from ...modules.filled_model import FilledTransformer
+from ...common.filled_model import FilledTransformer
+from ...common.options import (
+    EMBEDDING_POLICIES,
+    as_namespace,
+    check_choices,
+    defaults_of,
+    flag,
+    register_architectures,
+    set_architecture,
+    writable,
+)
 from ...modules.interleaved_layer import InterleavedDecoderLayer
-from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable
-from ...modules.option_checks import EMBEDDING_POLICIES, check_choices, defaults_of, flag
 from ...modules.stock_layout import wrapped
 from . import deltalm_pretrained
 from .config import ARCHITECTURES, DECODER_BLOCKS, DeltaLMOptions

@@ -6,16 +6,16 @@ from typing import Any, Dict, Optional
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from ...checkpoints.layouts import FAMILIES
-from ...modules.model_options import set_architecture
-from ...modules.option_checks import (
+from ...common.options import (
     EMBEDDING_POLICIES,
     check_choices,
     check_dropout,
     check_positive,
     defaults_of,
     embedding_mismatch_option,
+    option,
+    set_architecture,
 )
-from ...options import option
 from .nlu_pretrained import SIZES
 
 FAMILY: Any = ChoiceEnum(list(FAMILIES))

@@ -15,9 +15,8 @@ from ...checkpoints.fitting import MARKERS
 from ...checkpoints.layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY
 from ...checkpoints.loading import load
 from ...checkpoints.reading import PathLike
-from ...modules.filled_model import FilledModel
-from ...modules.model_options import as_namespace, register_architectures, writable
-from ...modules.option_checks import fit_names
+from ...common.filled_model import FilledModel
+from ...common.options import as_namespace, fit_names, register_architectures, writable
 from ...modules.text_encoder import TextEncoder
 from . import nlu_pretrained
 from .config import ARCHITECTURES, OF_STOCK_ENCODER, POOLING_OF, NLUEncoderOptions, complete

@@ -16,7 +16,7 @@ from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import WORDS, PretrainedFile, check_sizes, find_settings
 from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.vocabulary import MASK, STYLES, as_dict, check_entries, languages_of
-from ...modules.option_checks import flag
+from ...common.options import flag
 
 logger = logging.getLogger(__name__)
 

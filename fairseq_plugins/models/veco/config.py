@@ -5,9 +5,16 @@ from typing import Any, Dict, Optional
 
 from fairseq.dataclass import FairseqDataclass
 
-from ...modules.model_options import XLMR_WIRING, sizes_of
-from ...modules.option_checks import EMBEDDING_POLICIES, check_choices, check_wiring, embedding_mismatch_option, flag
-from ...options import option
+from ...common.options import (
+    EMBEDDING_POLICIES,
+    XLMR_WIRING,
+    check_choices,
+    check_wiring,
+    embedding_mismatch_option,
+    flag,
+    option,
+    sizes_of,
+)
 from .layer_choice import LayerChoice, parse_layers
 
 DECODER_LAYERS = 6

@@ -9,8 +9,7 @@ from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
 from ...checkpoints.fitting import left_closed
-from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable
-from ...modules.option_checks import defaults_of, fit_names
+from ...common.options import as_namespace, defaults_of, fit_names, register_architectures, set_architecture, writable
 from . import veco_pretrained
 from .config import ARCHITECTURES, VECOOptions, resolve
 from .prepared_model import PreparedModel

@@ -5,8 +5,8 @@ from typing import Dict, Mapping, Optional, Sequence
 
 from torch import Tensor
 
-from ...modules.filled_model import FilledTransformer
-from ...modules.option_checks import FIT_NAMES
+from ...common.filled_model import FilledTransformer
+from ...common.options import FIT_NAMES
 from .config import VECOOptions
 from .layer_choice import LayerChoice
 
@@ -19,7 +19,7 @@ class PreparedModel(FilledTransformer):
     Attributes:
         choice: the layers that encoder and decoder take from a pretrained stack.
         kept_rows: for each entry of the pretrained dict.txt whether the data's dictionary has it; None = the same dictionary.
-        fit_names: see ``modules.option_checks``.
+        fit_names: see ``common.options``.
     """
 
     own_options = VECOOptions

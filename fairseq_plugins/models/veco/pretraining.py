@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ...checkpoints.layouts import MASK_ROW
 from ...checkpoints.veco import marked_mask
 from ...checkpoints.vocabulary import MASK
-from ...modules.prefix_masked_lm import MaskedLMHead, initialise
+from ...masked_lm.model import MaskedLMHead, initialise
 from .prepared_model import PreparedModel
 from .state import check_tied_state
 

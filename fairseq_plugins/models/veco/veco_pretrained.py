@@ -7,7 +7,7 @@ from ...checkpoints.fitting import Fit, sizes_of_sides, stack_sources
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import PretrainedFile, check_sizes, read_masked_lm
 from ...checkpoints.vocabulary import MASK
-from ...modules.option_checks import fit_names
+from ...common.options import fit_names
 from .dictionary_map import cut_rows, kept_entries
 from .layer_choice import LayerChoice
 

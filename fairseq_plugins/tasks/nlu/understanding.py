@@ -12,11 +12,11 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import II, MISSING
 
 from ...checkpoints.fitting import compare_start
+from ...common.options import check_range, option
+from ...common.own_run import OwnRun
 from ...data.language_mixture import LanguageMixture
 from ...data.nlu_dataset import class_numbers, labels_of
 from ...data.nlu_inputs import INPUT_FORMATS, InputFormat
-from ...options import check_range, option
-from ..common.own_run import OwnRun
 from .languages import Languages
 from .predictions import OPTION as PREDICTIONS
 from .predictions import PredictionFiles, Row, outputs_of

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.__main__ import main
-from fairseq_plugins.models.sga import SGAModel
+from fairseq_plugins.sga.model import SGAModel
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 FORMAT_1 = GOLDEN / "format1"

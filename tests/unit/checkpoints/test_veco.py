@@ -7,8 +7,8 @@ from fairseq_plugins.checkpoints import CheckpointError, load, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
+from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 from fairseq_plugins.models.nlu import load_text_encoder
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import nlu_builders, veco_builders
 from tests.nlu_builders import HEADS, LAYERS, PAD, PIECES, WIDTH
 from tests.unit.checkpoints import builders as masked_lms

@@ -12,7 +12,7 @@ from fairseq_plugins.checkpoints import (
     write_masked_lm,
 )
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLMSizes
+from fairseq_plugins.masked_lm.model import MaskedLMSizes
 from tests.unit.checkpoints.builders import SIZES, assert_same, masked_lm_tensors
 
 TENSORS = masked_lm_tensors()

@@ -6,7 +6,7 @@ import pytest
 from fairseq_plugins import compat
 from fairseq_plugins.compat.patch import Harm, Patch, replace_function
 
-ABSENT = {"0.12.2": {"lost_sentences"}, "0.12.3.1": {"encoder_fast_path"}}
+ABSENT = {"0.12.2": {"lost_sentences"}, "0.12.3.1": {"encoder_fast_path", "retired_options"}}
 """Defects that a fairseq does not have."""
 
 

@@ -7,9 +7,10 @@ import pytest
 import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from fairseq_plugins.sga.tasks import SGATranslationTask
+from fairseq_plugins.sga.variants import JoinedTranslationConfig
 from fairseq_plugins.tasks import translation_from_pretrained_veco as veco
 from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig, CodeSwitchingRestoreTask
-from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
 from tests import builders
 from tests.gpt_builders import mbart
 from tests.unit.tasks import making
@@ -23,7 +24,7 @@ TASKS = {  # the class, its options, what ends a row, and the tags in the dictio
     "stock": (TranslationTask, TranslationConfig(**LANGUAGES), "</s>", ()),
     "csr": (CodeSwitchingRestoreTask, CodeSwitchingRestoreConfig(langs="en,de", **LANGUAGES), "[de]", ()),
     "veco": (veco.TranslationFromPretrainedVECOTask, VECO, "[de]", ("[en]", "[de]")),
-    "sga": (SGATranslationTask, SGATranslationConfig(**LANGUAGES), "</s>", ()),
+    "sga": (SGATranslationTask, JoinedTranslationConfig(**LANGUAGES), "</s>", ()),
 }
 
 

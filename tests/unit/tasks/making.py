@@ -4,7 +4,8 @@ from fairseq import tasks
 from fairseq.logging import metrics
 from sacrebleu.metrics import BLEU
 
-from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
+from fairseq_plugins.sga.config import SGACTCConfig
+from fairseq_plugins.sga.criterion import SGACTCCriterion
 
 REFERENCE = "a b c d e f"
 

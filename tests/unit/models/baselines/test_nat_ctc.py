@@ -4,8 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from fairseq_plugins.models.baselines import NATCTCConfig, NATCTCModel
+from fairseq_plugins.sga.config import SGACTCConfig
+from fairseq_plugins.sga.criterion import SGACTCCriterion
 from tests import builders
 from tests.builders import SOURCES, TARGETS
 

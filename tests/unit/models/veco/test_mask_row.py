@@ -10,7 +10,8 @@ from fairseq.models.ema import EMA
 
 from fairseq_plugins.checkpoints import CheckpointError, average, read_checkpoint, read_masked_lm
 from fairseq_plugins.checkpoints.export import export_checkpoint, import_checkpoint
-from fairseq_plugins.models.sga.sga_pretrained import read_pretrained
+from fairseq_plugins.sga.config import SIZE_OPTIONS
+from fairseq_plugins.sga.state import read_pretrained
 from tests import builders, deltalm_builders, veco_builders
 from tests.veco_builders import LAYERS
 
@@ -115,9 +116,10 @@ def test_mask_elsewhere_is_refused(source, tmp_path):
 def test_a_reader_that_needs_it_last_says_so(tmp_path):
     """SGA, whose task adds it behind every dictionary."""
     path = write(tmp_path / "pretrained.pt", pretrained())
-    cfg, symbols = SimpleNamespace(pretrained_mlm=path, encoder_attention_heads=None), builders.dictionary(27)
+    sizes = dict.fromkeys(SIZE_OPTIONS.values())
+    cfg, symbols = SimpleNamespace(pretrained_mlm=path, **sizes), builders.dictionary(27)
     with pytest.raises(ValueError, match=r"<mask> have ids \(0, 1, 2, 3, 31\) .* \(0, 1, 2, 3, 29\)"):
-        read_pretrained(cfg, {}, symbols)
+        read_pretrained(cfg, symbols)
     assert read_masked_lm(write(tmp_path / "last.pt", pretrained(mask=True))).mask_row == builders.MASK
 
 

@@ -1,0 +1,112 @@
+"""Datasets whose order, or whose items, are drawn anew for every epoch."""
+
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import numpy as np
+from fairseq.data import FairseqDataset, data_utils
+
+from .sampling import Purpose, draw_texts, epoch_rng
+
+
+class EpochDataset(FairseqDataset):
+    """Batches of similar length, in an order that is a function of (seed, epoch).
+
+    Subclasses set ``sizes`` (N,) int64, the tokens of each item, ``seed`` and ``epoch``.
+    """
+
+    sizes: np.ndarray
+    seed: int
+    epoch: int
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        return False
+
+    def num_tokens(self, index: int) -> int:
+        """Tokens of the item, as ``--max-tokens`` counts them."""
+        return int(self.num_tokens_vec(np.array([index]))[0])
+
+    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
+        return self.sizes[indices]
+
+    def size(self, index: int) -> Any:
+        return int(self.sizes[index])
+
+    def ordered_indices(self) -> np.ndarray:
+        """Shuffled, then sorted by tokens. (N,)."""
+        order = self.permutation()
+        return order[np.argsort(self.num_tokens_vec(order), kind="mergesort")]
+
+    def permutation(self) -> np.ndarray:
+        with data_utils.numpy_seed(self.seed, self.epoch):
+            return np.random.permutation(len(self))
+
+
+class StreamDataset(EpochDataset):
+    """Texts of several streams (languages, pairs), drawn anew in every epoch.
+
+    The draw is a function of (seed, epoch). ``streams`` have a length each, and their order is part of the noise; ``sizes`` are
+    those of their texts. ``probabilities``: (K,) share of each stream, see ``stream_sampling``; None = every text once, in order.
+    """
+
+    def __init__(
+        self, streams: Sequence[Any], sizes: Sequence[np.ndarray], seed: int, probabilities: Optional[np.ndarray] = None
+    ):
+        self.streams, self.seed, self.probabilities = list(streams), seed, probabilities
+        self._sizes = np.concatenate(sizes)
+        self._starts = np.cumsum([0, *(len(stream) for stream in self.streams)])
+        self.epoch = 0
+        self.set_epoch(1)
+
+    def __len__(self) -> int:
+        return len(self._drawn)
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
+        """Every item once; without this, iterating would not end where indices may be larger than the length."""
+        return (self[index] for index in range(len(self)))
+
+    def set_epoch(self, epoch: int) -> None:
+        if epoch == self.epoch:
+            return
+        self.epoch = epoch
+        if self.probabilities is None:
+            self._drawn = np.arange(self._starts[-1])
+        else:
+            self._drawn = self.draw(epoch_rng(self.seed, epoch, Purpose.TEXTS), self.probabilities)
+        self.sizes = self._sizes[self._drawn]
+
+    def draw(self, rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
+        return draw_texts(np.diff(self._starts).tolist(), probabilities, rng)
+
+    def place_of(self, index: int) -> Tuple[int, int]:
+        """Stream that an item of this epoch comes from, and its number there."""
+        text = self._drawn[index]
+        stream = int(np.searchsorted(self._starts, text, side="right")) - 1
+        return stream, int(text - self._starts[stream])
+
+    def permutation(self) -> np.ndarray:
+        return epoch_rng(self.seed, self.epoch, Purpose.ORDER).permutation(len(self))
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """Batches are made anew where each epoch draws its texts."""
+        return self.probabilities is None
+
+
+class JoinedDataset(StreamDataset):
+    """Datasets that are collated alike as one, each with the noise of its own items; for the arguments see the base."""
+
+    def __init__(self, parts: Sequence[Any], seed: int, probabilities: Optional[np.ndarray] = None):
+        super().__init__(parts, [part.sizes for part in parts], seed, probabilities)
+
+    def set_epoch(self, epoch: int) -> None:
+        for part in self.streams:
+            part.set_epoch(epoch)
+        super().set_epoch(epoch)
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        part, row = self.place_of(index)
+        return {**self.streams[part][row], "id": int(index)}
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        return self.streams[0].collater(samples)

@@ -1,0 +1,71 @@
+"""What the pre-training tasks share: languages and pairs of one folder with one dictionary."""
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any, List
+
+from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
+from omegaconf import II, MISSING
+
+from .data_bins import load_dictionary, load_pair, split_names
+from .options import option
+from .own_run import OwnRun
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class SharedDictionaryConfig(FairseqDataclass):
+    """Options of what is read."""
+
+    data: str = option(MISSING, "folder made by fairseq-preprocess, with dict.<lang>.txt")
+    pairs: str = option("", "translation pairs, for example en-de,en-fr")
+    monolingual: str = option(
+        "",
+        "languages of monolingual text, for example en,de: the files of fairseq-preprocess --only-source, or that side of one of "
+        "--pairs",
+    )
+    seed: int = II("common.seed")
+    train_subset: str = II("dataset.train_subset")
+
+
+class SharedDictionaryTask(OwnRun):
+    """Texts of ``--pairs`` and ``--monolingual``, one dictionary for all.
+
+    The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder (``train.en-de.en.bin`` and so on), and what it
+    makes of one language with ``--only-source`` (``train.en-None.en.bin``).
+    """
+
+    def __init__(self, cfg: Any, dictionary: Dictionary):
+        super().__init__(cfg)
+        self.dictionary = dictionary
+        self.pairs, self.languages = split_names(cfg.pairs), split_names(cfg.monolingual)
+
+    @staticmethod
+    def read_dictionary(cfg: Any) -> Dictionary:
+        """The dictionary of every language that is named; refuses a folder without one, or with different ones."""
+        names = [language for pair in split_names(cfg.pairs) for language in pair.split("-")]
+        return load_dictionary(cfg.data, list(dict.fromkeys([*names, *split_names(cfg.monolingual)])))
+
+    @classmethod
+    def read_masked_dictionary(cls, cfg: Any) -> Dictionary:
+        """The dictionary with ``<mask>``, which is added at its end unless it is there."""
+        dictionary = cls.read_dictionary(cfg)
+        if dictionary.add_symbol("<mask>") <= dictionary.nspecial:
+            raise ValueError(f"{cfg.data}: <mask> must stand behind the pieces in dict.<lang>.txt, or in none")
+        logger.info(f"dictionary: {len(dictionary)} types with <mask>")
+        return dictionary
+
+    def prefix(self, split: str) -> str:
+        return os.path.join(self.cfg.data, split)
+
+    def sides(self, split: str, pair: str) -> List[Any]:
+        return load_pair(self.prefix(split), pair, self.dictionary, "--pairs")
+
+    @property
+    def source_dictionary(self) -> Dictionary:
+        return self.dictionary
+
+    target_dictionary = source_dictionary

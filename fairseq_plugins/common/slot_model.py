@@ -1,0 +1,90 @@
+"""Models that fill all slots of a sentence at once and are read with CTC."""
+
+import logging
+from typing import Any, Optional, Tuple
+
+from fairseq.models import BaseFairseqModel
+from fairseq.tasks import FairseqTask
+from torch import Tensor
+
+from ..ops.ctc import BestPath, linear_best_path
+
+logger = logging.getLogger(__name__)
+
+
+def check_slots_task(task: Any, arch: str) -> None:
+    """Raise ValueError if the task's generator writes from left to right instead of filling slots."""
+    if isinstance(task, FairseqTask) and not getattr(task, "fills_slots", False):
+        raise ValueError(
+            f"--arch {arch} needs --task sga_translation or sga_translation_multi, in training as in "
+            f"decoding; got {type(task).__name__}"
+        )
+
+
+def find_blank(symbol: str, dictionary: Any) -> int:
+    """Look up the id of the CTC blank, ``--ctc-blank``.
+
+    Warns if the blank is an ordinary piece, which targets may contain.
+
+    Raises:
+        ValueError: the dictionary has no such symbol.
+    """
+    index = int(dictionary.index(symbol))
+    if index == dictionary.unk() and symbol != dictionary[dictionary.unk()]:
+        raise ValueError(
+            f"--ctc-blank {symbol!r} is not in the dictionary; valid: <s>, <mask>, or any other entry of dict.txt"
+        )
+    if index not in (dictionary.bos(), dictionary.pad(), dictionary.eos(), dictionary.index("<mask>")):
+        logger.warning(
+            "--ctc-blank %r is an ordinary piece: targets that contain it cannot be aligned (they are "
+            "counted and left out), and it can never be produced; <s> never occurs inside a target",
+            symbol,
+        )
+    return index
+
+
+class SlotModel(BaseFairseqModel):
+    """Interface that criterions and generators use of a model with ``upsample`` slots per source token.
+
+    ``blank`` is the id of the CTC blank; ``blank_bias`` (nats) is added to its logit wherever slots are
+    read with CTC.
+    """
+
+    upsample: int
+    blank: int
+    blank_bias: float = 0.0
+
+    @property
+    def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
+        """Weight (V, C) of the output projection, and bias (V,) or None."""
+        raise NotImplementedError
+
+    def slot_lengths(self, src_lengths: Tensor) -> Tensor:
+        """Count the slots of each sentence: ``upsample`` x source length. (B,) -> (B,).
+
+        Differs from the code of SGA's authors, which gives every sentence 2 x the padded length.
+        """
+        return src_lengths * self.upsample
+
+    def ctc_projection(self, penalty: float = 0.0) -> Tuple[Tensor, Optional[Tensor]]:
+        """Return :attr:`projection` with ``blank_bias - penalty`` nats added to the blank's bias.
+
+        A penalty is for decoding: the blank is emitted less often, and outputs are longer.
+        """
+        weight, bias = self.projection
+        if self.blank_bias == penalty:
+            return weight, bias
+        bias = weight.new_zeros(weight.size(0)) if bias is None else bias.clone()
+        bias[self.blank] += self.blank_bias - penalty
+        return weight, bias
+
+    def best_path(self, hidden: Tensor, slots: Tensor, penalty: float = 0.0) -> BestPath:
+        """Find the best token of every slot as CTC reads it.
+
+        Args:
+            hidden: (B, T, C).
+            slots: (B,) int64.
+            penalty: nats subtracted from the blank's logit.
+        """
+        weight, bias = self.ctc_projection(penalty)
+        return linear_best_path(hidden, weight, bias, slots, self.blank)

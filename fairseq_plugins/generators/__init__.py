@@ -1,1 +1,0 @@
-"""Decoding loops that return fairseq hypotheses."""

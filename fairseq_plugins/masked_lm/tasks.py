@@ -1,0 +1,92 @@
+"""Task ``tlm_pretraining``: masked LM on sentences (MLM) and on pairs (TLM)."""
+
+import glob
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any, List
+
+import numpy as np
+from fairseq.tasks import register_task
+
+from ..common.data_bins import check_names, load_monolingual, split_names
+from ..common.epoch_dataset import JoinedDataset
+from ..common.options import check_range, option
+from ..common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
+from .dataset import MaskingConfig, TLMDataset
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class TLMPretrainingConfig(SharedDictionaryConfig):
+    """Options of MLM + TLM pre-training; ``--pairs`` are needed."""
+
+    mask_prob: float = option(0.15, "share of tokens predicted, in (0, 1]")
+    one_side_prob: float = option(
+        0.0,
+        "probability, in [0, 1], that a pair is masked on one side only, at a ratio from "
+        "U(mask_prob, 1)",
+    )
+    tokens_per_sample: int = option(512, "longest input in tokens; longer pairs are left out")
+
+
+@register_task("tlm_pretraining", dataclass=TLMPretrainingConfig)
+class TLMPretrainingTask(SharedDictionaryTask):
+    """MLM + TLM over several languages with one dictionary, whose last entry is ``<mask>``."""
+
+    criterions = ("masked_lm",)
+
+    @classmethod
+    def setup_task(cls, cfg: TLMPretrainingConfig, **kwargs: Any) -> "TLMPretrainingTask":
+        """Check the options, and read the dictionary of all languages."""
+        check_range(cfg, "(0, 1]", "mask_prob")
+        check_range(cfg, "[0, 1]", "one_side_prob")
+        pairs = split_names(cfg.pairs)
+        if not pairs:
+            raise ValueError(
+                "--pairs needs at least one pair, for example en-de (monolingual text is read from "
+                "the pairs too)"
+            )
+        check_names(pairs, split_names(cfg.monolingual))
+        return cls(cfg, cls.read_masked_dictionary(cfg))
+
+    def load_dataset(
+        self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
+    ) -> None:
+        """Build the split: one dataset per pair and per monolingual language, concatenated."""
+        masking = MaskingConfig(self.cfg.mask_prob, self.cfg.one_side_prob, self.cfg.seed)
+        datasets: List[TLMDataset] = []
+        for name in [*self.pairs, *self.languages]:
+            if len(datasets) < len(self.pairs):
+                sides = self.sides(split, name)
+            else:
+                sides = [self._text(split, name)]
+            numbered = masking._replace(stream=len(datasets))
+            sizes = [side.sizes for side in sides]
+            dataset = TLMDataset(sides, sizes, self.dictionary, numbered)
+            count, tokens = len(dataset), int(dataset.sizes.sum())
+            logger.info("%s %s: %d items, %d tokens", split, name, count, tokens)
+            datasets.append(dataset)
+        self.datasets[split] = _InOrder(datasets, self.cfg.seed)
+
+    def _text(self, split: str, language: str) -> Any:
+        """Load a language's text: its own file, else a side of ``--pairs`` or of any pair."""
+        prefix = self.prefix(split)
+        start = len(os.path.basename(prefix)) + 1
+        files = sorted(glob.glob(f"{glob.escape(prefix)}.*-*.{glob.escape(language)}.idx"))
+        folder_pairs = [os.path.basename(file)[start : -len(f".{language}.idx")] for file in files]
+        pairs = [*self.pairs, *folder_pairs]
+        return load_monolingual(prefix, language, pairs, self.dictionary, "--monolingual")
+
+    def max_positions(self) -> int:
+        """Return the longest input in tokens."""
+        return self.cfg.tokens_per_sample
+
+
+class _InOrder(JoinedDataset):
+    """Items as they are: the trainer shuffles the batches."""
+
+    def permutation(self) -> np.ndarray:
+        """Keep the order. (N,)."""
+        return np.arange(len(self))

@@ -1,0 +1,14 @@
+"""SGA (Wu et al. 2023): a frozen masked language model as a non-autoregressive generator.
+
+Read beside the paper, in this order:
+    config.py      5.1       options, sizes, architectures, and one table of rules between options
+    units.py       3, 4.2    prompts theta, W_K and W_V, semantic guidance
+    model.py       4.2-4.5   Eq. 1 to 6 from top to bottom; ``forward`` is Eq. 7
+    noise.py       4.4       noise on the denoiser's input
+    criterion.py   4.5       Eq. 7, summed and logged
+    decoding.py    4.4       the alignment's best path, then denoising until nothing changes
+    state.py       5.2       what a checkpoint holds; the frozen model's file
+    tasks.py, many_pairs.py  5.1  ``sga_translation``; one model for many pairs
+    variants.py    which class each --alignment builds: free.py and mask_predict.py (4.3, free
+                   generation), extensions/ (not in the paper)
+"""

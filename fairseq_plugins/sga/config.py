@@ -1,0 +1,353 @@
+"""Options of SGA's model, criterion and task, its architectures, and the rules between options.
+
+Variants declare the options that they add beside their classes (``free.py``, ``extensions/``);
+``variants.py`` joins them. The rules of all of them stand here, in one table.
+"""
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, Optional
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.tasks.translation import TranslationConfig
+from omegaconf import II
+
+from ..common.options import Rule, check_rules, in_range, option, sizes_of, warn_by_rules
+from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE
+
+logger = logging.getLogger(__name__)
+
+CRITERIONS = {"ctc": "sga_ctc", "dag": "sga_dag", "mask_predict": "sga_mask_predict"}
+"""--alignment of the model -> the criterion that trains it."""
+
+ALIGNMENTS: Any = ChoiceEnum(list(CRITERIONS))
+
+
+# ---- Model. ----
+
+
+@dataclass
+class SGAConfig(FairseqDataclass):
+    """Options of the model; None = the architecture's default, or the pretrained file's value."""
+
+    pretrained_mlm: Optional[str] = option(
+        None,
+        "path of the frozen masked LM: a fairseq XLM-R / InfoXLM model.pt, or a Hugging Face "
+        "XLM-RoBERTa folder. When decoding, another place is given with "
+        "--model-overrides \"{'pretrained_mlm': 'PATH'}\"",
+    )
+    prompt_length: Optional[int] = option(
+        None, "P, key and value prompts per layer and unit; the paper has 128, sga_tiny 32"
+    )
+    prompt_scale: bool = option(
+        False, "multiply the prompts of a unit by a learned max(1, scale), as in the authors' code"
+    )
+    lora_rank: int = option(
+        0,
+        "rank of trained updates of every matrix in the frozen layers, one set per unit (LoRA, Hu "
+        "et al. 2022); 0 = none, as in the paper",
+    )
+    alignment: ALIGNMENTS = option(
+        "ctc",
+        "loss of the alignment unit: ctc for translation (criterion sga_ctc); dag, a directed "
+        "acyclic graph of slots as in DA-Transformer (criterion sga_dag); mask_predict with a "
+        "length predictor for free generation (criterion sga_mask_predict)",
+    )
+    ctc_upsample: int = option(
+        2,
+        "slots per source token, <s> and </s> counted (with --alignment dag, 4 to 8 are usual); "
+        "with --alignment mask_predict, slots of the denoiser per target token; at least 1",
+    )
+    ctc_blank: str = option(
+        "<s>", "dictionary symbol used as CTC blank; a symbol that never occurs inside a target"
+    )
+    ctc_blank_bias: float = option(
+        0.0,
+        "bias (in nats) added to the blank's logit in training and decoding by CTC: a masked LM "
+        "has no reason to predict <s>, and its output layer is frozen; 0 as in the authors' code",
+    )
+    no_denoising: bool = option(
+        False, "two units only: the paper's 'w/o denoising', a training run of its own"
+    )
+    fill_blanks: bool = option(
+        False, "the denoiser reads the best piece instead of the blank, as in the authors' code"
+    )
+    frozen_dropout: float = option(
+        0.0,
+        "dropout inside the frozen model during training, in [0, 1); the authors leave it at 0.1",
+    )
+    save_full_model: bool = option(
+        False, "write the frozen weights into checkpoints too; decoding then needs no other file"
+    )
+    encoder_layers: Optional[int] = option(None, "layers that the pretrained model must have")
+    encoder_embed_dim: Optional[int] = option(None, "width that the pretrained model must have")
+    encoder_ffn_embed_dim: Optional[int] = option(
+        None, "feed-forward width that the pretrained model must have"
+    )
+    encoder_attention_heads: Optional[int] = option(
+        None, "attention heads; required only if the pretrained file does not record them"
+    )
+    max_positions: Optional[int] = option(
+        None, "positions that the pretrained model must have; XLM-R has 512"
+    )
+
+
+SIZE_OPTIONS = dict(
+    zip(("layers", "embed_dim", "ffn_dim", "heads"), sizes_of("encoder", 0, 0, 0, 0))
+)
+SIZE_OPTIONS["max_positions"] = "max_positions"
+"""Name of each size in MaskedLMSizes -> option."""
+
+ARCHITECTURES: Dict[str, Dict[str, int]] = {
+    "sga_tiny": {"prompt_length": 32},
+    "sga_xlmr_base": {
+        "prompt_length": 128,
+        **sizes_of("encoder", 12, 768, 3072, 12),
+        "max_positions": 512,
+    },
+    "sga_xlmr_large": {
+        "prompt_length": 128,
+        **sizes_of("encoder", 24, 1024, 4096, 16),
+        "max_positions": 512,
+    },
+}
+"""Defaults of each --arch. sga_tiny takes every size from the pretrained file."""
+
+
+# ---- Criterion. ----
+
+
+@dataclass
+class SGACTCConfig(FairseqDataclass):
+    """Options of the loss; those that begin with ``denoise_`` are about the denoiser."""
+
+    denoise_noise: float = option(
+        0.2, "largest share of the denoiser's input slots that training disturbs, in [0, 1]"
+    )
+    denoise_noise_mix: str = option(
+        "blank=0.4,random=0.3,sentence=0.3",
+        "shares of the noise: blank (deletion), random piece, sentence (another token of it), "
+        "repeat, mask",
+    )
+    denoise_unroll: int = option(1, "denoising steps that are trained, at least 1")
+    ctc_chunk_size: int = option(
+        DEFAULT_CHUNK_SIZE, "vocabulary rows projected at a time; fewer need less memory"
+    )
+    sentence_avg: bool = II("optimization.sentence_avg")
+
+
+# ---- Task. ----
+
+
+@dataclass
+class SGATranslationConfig(TranslationConfig):
+    """fairseq's translation options, and those of decoding."""
+
+    left_pad_source: bool = option(False, "not supported: XLM-R's input is padded on the right")
+    iter_decode_blank_penalty: float = option(
+        0.0,
+        "decoding by CTC: penalty (in nats) subtracted from the blank's logit in every pass; "
+        "positive values lengthen the output, negative values shorten it. Choose it by validation",
+    )
+
+
+# ---- Rules between options: each table is checked once, before the first batch. ----
+
+
+def has_slots(cfg: Any) -> bool:
+    """Return True for a model with CTC slots: all but mask-predict without a denoiser."""
+    return not (cfg.no_denoising and str(cfg.alignment) == "mask_predict")
+
+
+MODEL_RULES = (
+    Rule(
+        lambda o: o.ctc_upsample < 1,
+        "--ctc-upsample must be at least 1 slot per source token; got {ctc_upsample}",
+    ),
+    Rule(
+        lambda o: o.prompt_length is None or o.prompt_length < 0,
+        "--prompt-length must be 0 or more; got {prompt_length}",
+    ),
+    Rule(
+        lambda o: o.lora_rank < 0,
+        "--lora-rank must be 0 (no updates) or more; got {lora_rank}",
+    ),
+    Rule(
+        lambda o: not math.isfinite(o.ctc_blank_bias),
+        "--ctc-blank-bias must be a finite number of nats; got {ctc_blank_bias}",
+    ),
+    Rule(
+        lambda o: o.ctc_blank_bias and o.no_denoising and str(o.alignment) != "ctc",
+        "--ctc-blank-bias {ctc_blank_bias}: with --alignment {alignment} and --no-denoising there "
+        "is no blank; valid: 0",
+    ),
+    in_range("frozen_dropout", "[0, 1)"),
+    Rule(
+        lambda o: str(o.length_from) not in ("mean", "bos"),
+        "--length-from must be one of mean, bos; got {length_from}",
+    ),
+    Rule(
+        lambda o: str(o.length_from) != "mean" and str(o.alignment) != "mask_predict",
+        "--length-from {length_from}: only a model with --alignment mask_predict predicts "
+        "lengths; leave it out",
+    ),
+)
+
+SIZE_RULES = (
+    Rule(
+        lambda o: has_slots(o) and o.ctc_upsample > o.max_positions,
+        "--ctc-upsample must be at most the masked LM's positions; got {ctc_upsample}; valid: 1 to "
+        "{max_positions}",
+    ),
+)
+"""Rules that need the sizes of the pretrained file."""
+
+MODEL_WARNINGS = (
+    Rule(
+        lambda o: o.fill_blanks and o.no_denoising,
+        "--fill-blanks has no effect with --no-denoising: it is about what the denoiser reads",
+    ),
+    Rule(
+        lambda o: not has_slots(o) and o.ctc_upsample != SGAConfig.ctc_upsample,
+        "--ctc-upsample {ctc_upsample} has no effect with --alignment mask_predict and "
+        "--no-denoising: there are no CTC slots",
+    ),
+)
+
+CRITERION_RULES = (
+    in_range("denoise_noise", "[0, 1]"),
+    in_range("denoise_unroll", "[1, inf)"),
+    in_range("ctc_chunk_size", "[1, inf)"),
+    in_range("length_loss_weight", "[0, inf)"),
+    in_range("label_smoothing", "[0, 1)"),
+    in_range("min_mask_ratio", "[0, 1]"),
+)
+
+MASK_PREDICT_RULES = (
+    Rule(
+        lambda o: str(getattr(o, "glancing", "0")).strip("0."),
+        "--glancing {glancing}: mask-predict shows tokens by its masks; valid with it: 0",
+    ),
+)
+"""Rules of the criterion ``sga_mask_predict`` alone."""
+
+DECODING_RULES = (
+    Rule(
+        lambda o: o.iter_decode_max_iter < 0,
+        "--iter-decode-max-iter must be 0 or more; got {iter_decode_max_iter}",
+    ),
+    Rule(
+        lambda o: not math.isfinite(o.iter_decode_blank_penalty),
+        "--iter-decode-blank-penalty must be a finite number of nats; got "
+        "{iter_decode_blank_penalty}",
+    ),
+    # Graph of slots.
+    Rule(
+        lambda o: o.dag_decoding is not None and o.alignment != "dag",
+        "--dag-decoding {dag_decoding}: this model was not trained with --alignment dag; leave it "
+        "out",
+    ),
+    Rule(
+        lambda o: o.dag_decoding not in (None, "lookahead", "greedy", "viterbi"),
+        "--dag-decoding {dag_decoding}: valid: lookahead, greedy, viterbi",
+    ),
+    Rule(
+        lambda o: o.alignment == "dag" and o.dag_decoding != "viterbi" and o.lenpen != 1.0,
+        "--lenpen {lenpen}: with --alignment dag it is read by --dag-decoding viterbi alone; "
+        "valid: 1",
+    ),
+    # Mask-predict.
+    Rule(
+        lambda o: o.mask_predict_iterations and o.alignment != "mask_predict",
+        "--mask-predict-iterations {mask_predict_iterations}: this model has --alignment "
+        "{alignment}, which is one pass (0 iterations)",
+    ),
+    Rule(
+        lambda o: o.length_beam is not None and o.alignment != "mask_predict",
+        "--length-beam {length_beam}: this model has --alignment {alignment}, which is one pass (0 "
+        "iterations)",
+    ),
+    Rule(
+        lambda o: (
+            o.alignment == "mask_predict"
+            and o.mask_predict_iterations is not None
+            and o.mask_predict_iterations < 1
+        ),
+        "--mask-predict-iterations must be at least 1 for a model with --alignment mask_predict; "
+        "got {mask_predict_iterations}. The paper's 0 (CTC alignment, then the denoiser) is a "
+        "training run of its own: --alignment ctc --criterion sga_ctc",
+    ),
+    Rule(
+        lambda o: o.length_beam is not None and not 1 <= o.length_beam <= o.longest_length,
+        "--length-beam must lie in [1, {longest_length}], the model's lengths; got {length_beam}",
+    ),
+    # Options of CTC for a model whose alignment is not CTC.
+    Rule(
+        lambda o: o.alignment != "ctc" and o.rerank_at,
+        "--rerank-at {rerank_at}: it chooses among n-best lists of CTC; this model was trained "
+        "with --alignment {alignment} and has none",
+    ),
+    Rule(
+        lambda o: (
+            o.alignment != "ctc"
+            and o.iter_decode_blank_penalty
+            and not (o.has_denoiser and o.iter_decode_max_iter)
+        ),
+        "--iter-decode-blank-penalty {iter_decode_blank_penalty}: this model was trained with "
+        "--alignment {alignment}, without a denoising pass there is no blank; valid: 0",
+    ),
+    Rule(
+        lambda o: o.alignment != "ctc" and o.iter_decode_ctc_beam > 0,
+        "--iter-decode-ctc-beam {iter_decode_ctc_beam}: this model was trained with --alignment "
+        "{alignment}; valid: 0",
+    ),
+    # Prefix beam.
+    Rule(
+        lambda o: o.iter_decode_ctc_candidates is not None and o.iter_decode_ctc_beam == 0,
+        "--iter-decode-ctc-candidates {iter_decode_ctc_candidates}: nothing is searched without "
+        "--iter-decode-ctc-beam of at least 1; got 0",
+    ),
+    Rule(
+        lambda o: o.iter_decode_ctc_bonus and o.iter_decode_ctc_beam == 0,
+        "--iter-decode-ctc-bonus {iter_decode_ctc_bonus}: nothing is searched without "
+        "--iter-decode-ctc-beam of at least 1; got 0",
+    ),
+    Rule(
+        lambda o: not math.isfinite(o.iter_decode_ctc_bonus),
+        "--iter-decode-ctc-bonus must be a finite number of nats per token; got "
+        "{iter_decode_ctc_bonus}",
+    ),
+    Rule(
+        lambda o: o.iter_decode_ctc_beam < 0,
+        "--iter-decode-ctc-beam must be 0 (best path) or more; got {iter_decode_ctc_beam}",
+    ),
+    Rule(
+        lambda o: o.iter_decode_ctc_candidates is not None and o.iter_decode_ctc_candidates < 1,
+        "--iter-decode-ctc-candidates must be at least 1 token per slot; got "
+        "{iter_decode_ctc_candidates}",
+    ),
+    Rule(
+        lambda o: not 1 <= o.nbest <= o.most_hypotheses,
+        "--nbest must lie in [1, {most_hypotheses}] with --iter-decode-ctc-beam "
+        "{iter_decode_ctc_beam} (0: the best path is one hypothesis; fairseq's --beam has no "
+        "meaning here); got {nbest}",
+    ),
+    # Reranking.
+    in_range("rerank_at_weight", "[0, 1]"),
+    Rule(
+        lambda o: o.rerank_at_weight is not None and not o.rerank_at,
+        "--rerank-at-weight {rerank_at_weight}: nothing is reranked without --rerank-at CHECKPOINT",
+    ),
+    Rule(
+        lambda o: o.rerank_at and o.iter_decode_ctc_beam < 2,
+        "--rerank-at chooses among outputs: needs --iter-decode-ctc-beam of at least 2; got "
+        "{iter_decode_ctc_beam}",
+    ),
+)
+
+
+def check_model(cfg: Any) -> None:
+    """Raise ValueError for a broken rule of the model's options; warn of those without effect."""
+    check_rules(cfg, MODEL_RULES)
+    warn_by_rules(cfg, MODEL_WARNINGS, logger.warning)

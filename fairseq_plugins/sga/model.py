@@ -1,0 +1,252 @@
+"""SGA: three units around one frozen masked LM, Eq. 1 to 7 from top to bottom.
+
+The plain method, for translation: CTC on the alignment, CTC on its denoised output. ``variants.py``
+says which class each ``--alignment`` builds.
+"""
+
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from ..common.frozen import Frozen
+from ..common.slot_model import SlotModel
+from ..masked_lm.model import MaskedLM
+from ..masked_lm.prompts import Prompts, join_prefixes
+from ..ops.ctc import BestPath, linear_ctc_with_best
+from ..ops.masks import lengths_to_padding_mask
+from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE
+from .config import SGAConfig
+from .units import Guidance, SemanticProjection, make_prompts
+
+Corruption = Callable[[Tensor, Tensor], Tensor]
+"""(tokens (B, T), slots (B,)) -> noisy tokens (B, T)."""
+
+Losses = Tuple[Dict[str, Tensor], Dict[str, Tensor]]
+"""Losses (B,) in nats by name, and by the same names the slots (B,) that a loss aligns."""
+
+
+class Target(NamedTuple):
+    """The target of a batch, and how its loss is computed."""
+
+    tokens: Tensor  # (B, U) int64 without </s>, right-padded
+    lengths: Tensor  # (B,) int64, best on the host
+    chunk_size: int = DEFAULT_CHUNK_SIZE  # vocabulary rows projected at a time
+
+
+class SGAModel(SlotModel):
+    """Semantic-guided alignment, then denoising.
+
+    Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts. Only
+    the prompts, W_K, W_V and optional low-rank updates train.
+
+    Args:
+        frozen: the masked LM.
+        cfg: checked options; see :func:`.config.check_model`.
+        blank, mask: ids of the CTC blank and of ``<mask>``.
+
+    Source: SGA sections 4.1 to 4.5.
+    """
+
+    alignment = "ctc"
+
+    def __init__(self, frozen: Frozen, cfg: SGAConfig, blank: int, mask: int):
+        super().__init__()
+        self.frozen = frozen
+        self.blank, self.mask = blank, mask
+        self.upsample = cfg.ctc_upsample
+        self.fill_blanks, self.blank_bias = cfg.fill_blanks, cfg.ctc_blank_bias
+        sizes = self.masked_lm.sizes
+        self.semantic = SemanticProjection(sizes.embed_dim, sizes.heads)
+        self.encoder_prompts = make_prompts(cfg, sizes)  # theta_s
+        self.alignment_prompts = make_prompts(cfg, sizes)  # theta_a
+        self.denoiser_prompts = None if cfg.no_denoising else make_prompts(cfg, sizes)  # theta_d
+
+    # ---- Eq. 1 and 2: semantic encoding. ----
+
+    def encode(self, src_tokens: Tensor) -> Guidance:
+        """Compute the semantic guidance of sources. src_tokens: (B, S) int64."""
+        layers, padding_mask = self.encoder_states(src_tokens)
+        return self.guide(layers, padding_mask)
+
+    def encoder_states(self, src_tokens: Tensor) -> Tuple[List[Tensor], Tensor]:
+        """Run the encoder unit (Eq. 1).
+
+        Returns:
+            The layers' outputs h_s^1 .. h_s^L, (B, S, C) each, and (B, S) bool, True = padding.
+        """
+        encoder = self.masked_lm.sentence_encoder
+        layers = encoder(
+            src_tokens, prefix=self.encoder_prompts(), updates=self.encoder_prompts.updates()
+        )
+        return layers, src_tokens.eq(encoder.padding_idx)
+
+    def guide(self, layers: List[Tensor], padding_mask: Tensor) -> Guidance:
+        """Project every layer's output by W_K and W_V (Eq. 2)."""
+        return Guidance([self.semantic(hidden) for hidden in layers], padding_mask)
+
+    # ---- Eq. 3 and 4: alignment. ----
+
+    def align(self, guidance: Guidance, slots: Tensor) -> Tensor:
+        """Run the alignment unit on the blank sentence (Eq. 4). slots: (B,). Returns (B, T, C)."""
+        return self.run_unit(self.blank_sentence(slots), slots, self.alignment_prompts, guidance)
+
+    def blank_sentence(self, slots: Tensor) -> Tensor:
+        """Fill all slots with ``<mask>``: Y_blank of Eq. 4. (B,) -> (B, T) int64."""
+        shape = slots.size(0), int(slots.max())
+        return torch.full(shape, self.mask, device=self.masked_lm.output_weight.device)
+
+    # ---- Eq. 5 and 6: denoising. ----
+
+    def denoise(self, tokens: Tensor, guidance: Guidance, slots: Tensor) -> Tensor:
+        """Run the denoiser unit (Eq. 6). tokens: (B, T) int64; slots: (B,). Returns (B, T, C)."""
+        assert self.denoiser_prompts is not None
+        return self.run_unit(tokens, slots, self.denoiser_prompts, guidance)
+
+    def denoiser_input(self, path: BestPath) -> Tensor:
+        """Choose what the denoiser reads: T_i uncollapsed, blanks filled with ``--fill-blanks``."""
+        return path.pieces if self.fill_blanks else path.tokens
+
+    # ---- f_LM(theta, X) of Eq. 4 and 6. ----
+
+    def run_unit(
+        self, tokens: Tensor, slots: Tensor, prompts: Prompts, guidance: Guidance
+    ) -> Tensor:
+        """Run a unit as :meth:`unit_states` does, ready for the tied output projection.
+
+        Returns (B, T, C).
+        """
+        return self.masked_lm.lm_head.transform(self.unit_states(tokens, slots, prompts, guidance))
+
+    def unit_states(
+        self, tokens: Tensor, slots: Tensor, prompts: Prompts, guidance: Guidance
+    ) -> Tensor:
+        """Run the frozen masked LM on slots with [semantic, prompt] keys and values (Eq. 3 and 5).
+
+        Args:
+            tokens: (B, T) int64, contents of the slots.
+            slots: (B,) int64, slots of each sentence.
+            prompts: theta of the alignment or the denoiser unit.
+            guidance: of the encoder unit; source padding is masked.
+
+        Returns:
+            The last layer's states, (B, T, C).
+        """
+        theta = join_prefixes(guidance.prefix, prompts())  # per layer: B H S+P C/H
+        prompt_mask = guidance.padding_mask.new_zeros(tokens.size(0), prompts.key.size(1))  # B P
+        theta_mask = torch.cat([guidance.padding_mask, prompt_mask], dim=1)  # B S+P
+        # Positions count slots, not tokens: the blank may be any symbol, even <pad>.
+        padding = lengths_to_padding_mask(slots, tokens.size(1), tokens.device)  # B T
+        padding_idx = self.masked_lm.sizes.padding_idx
+        positions = torch.arange(tokens.size(1), device=tokens.device) + padding_idx + 1  # T
+        layers = self.masked_lm.sentence_encoder(
+            tokens,
+            prefix=theta,
+            prefix_padding_mask=theta_mask,
+            positions=positions.expand_as(tokens).masked_fill(padding, padding_idx),
+            padding_mask=padding,
+            updates=prompts.updates(),
+        )
+        return layers[-1]  # B T C
+
+    # ---- Eq. 7: losses. ----
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor,
+        targets: Tensor,
+        target_lengths: Tensor,
+        chunk_size: int = DEFAULT_CHUNK_SIZE,
+        corrupt: Optional[Corruption] = None,
+        unroll: int = 1,
+    ) -> Losses:
+        """Compute the losses of a batch, L = L_1 + L_2 (Eq. 7).
+
+        The output projection runs in here, in chunks of the vocabulary, never as B x T x V.
+
+        Args:
+            src_tokens: (B, S) int64.
+            src_lengths: (B,) int64, best on the host.
+            targets, target_lengths, chunk_size: see :class:`Target`.
+            corrupt: adds noise to what the denoiser reads; None = no noise.
+            unroll: N, the denoiser is trained on T_0 .. T_(N-1); the loss is the mean.
+
+        Returns:
+            ``alignment`` and, with a denoiser, ``denoising``: losses (B,) in nats, and slots (B,).
+        """
+        target = Target(targets, target_lengths, chunk_size)
+        guidance = self.encode(src_tokens)  # Eq. 1 and 2
+        slots = self.slot_lengths(src_lengths)  # B
+        hidden = self.align(guidance, slots)  # B T C, Eq. 3 and 4
+        losses = {}
+        losses["alignment"], path = self.ctc(hidden, slots, target, want_best=self.has_denoiser)
+        if path is not None:
+            tokens = self.denoiser_input(path)  # B T, T_0
+            losses["denoising"] = self.denoising_loss(
+                tokens, slots, guidance, target, corrupt, unroll
+            )
+        return losses, dict.fromkeys(losses, slots)
+
+    def denoising_loss(
+        self,
+        tokens: Tensor,
+        slots: Tensor,
+        guidance: Guidance,
+        target: Target,
+        corrupt: Optional[Corruption] = None,
+        unroll: int = 1,
+    ) -> Tensor:
+        """Compute L_2(theta_s, theta_d): the mean CTC loss (B,) in nats of ``unroll`` steps.
+
+        ``tokens`` (B, T) are ids: no gradient flows back through them. Theta_s trains by the
+        guidance.
+        """
+        losses = []
+        for step in range(unroll):
+            noisy = tokens if corrupt is None else corrupt(tokens, slots)  # B T
+            hidden = self.denoise(noisy, guidance, slots)  # B T C, Eq. 5 and 6
+            loss, path = self.ctc(hidden, slots, target, want_best=step + 1 < unroll)
+            losses.append(loss)
+            if path is not None:
+                tokens = self.denoiser_input(path)
+        return torch.stack(losses).mean(dim=0)
+
+    def ctc(
+        self, hidden: Tensor, slots: Tensor, target: Target, want_best: bool
+    ) -> Tuple[Tensor, Optional[BestPath]]:
+        """Compute the CTC loss (B,) in nats of states (B, T, C), and the best path if wanted."""
+        weight, bias = self.ctc_projection()
+        return linear_ctc_with_best(
+            hidden,
+            weight,
+            bias,
+            targets=target.tokens,
+            input_lengths=slots,
+            target_lengths=target.lengths,
+            blank=self.blank,
+            chunk_size=target.chunk_size,
+            want_best=want_best,
+        )
+
+    # ---- What others read of the model. ----
+
+    @property
+    def masked_lm(self) -> MaskedLM:
+        """The frozen masked LM."""
+        return self.frozen.module  # type: ignore[return-value]
+
+    @property
+    def has_denoiser(self) -> bool:
+        """False for a model trained with ``--no-denoising``."""
+        return self.denoiser_prompts is not None
+
+    @property
+    def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
+        """Weight (V, C) and bias (V,) of the output projection."""
+        return self.masked_lm.output_weight, self.masked_lm.output_bias
+
+    def max_positions(self) -> Tuple[int, int]:
+        """Return the longest source whose slots fit into the positions, and the longest target."""
+        positions = self.masked_lm.sizes.max_positions
+        return positions // self.upsample, positions

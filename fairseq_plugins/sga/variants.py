@@ -1,0 +1,199 @@
+"""The one place that knows every variant of SGA: what each ``--alignment`` is made of.
+
+Joins the options of the variants to the plain ones, registers model and criterions with fairseq,
+and builds generators. The classes that are named here do not name each other.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Tuple, Type
+
+from fairseq.criterions import register_criterion
+from fairseq.data import Dictionary
+from fairseq.models import register_model
+
+from ..common.frozen import log_sizes
+from ..common.options import (
+    check_rules,
+    fill_missing,
+    register_architectures,
+    set_architecture,
+)
+from ..common.slot_model import check_slots_task, find_blank
+from .config import (
+    ARCHITECTURES,
+    SIZE_RULES,
+    SGAConfig,
+    SGACTCConfig,
+    SGATranslationConfig,
+    check_model,
+)
+from .decoding import IterationOptions, SGAGenerator
+from .extensions.glancing import GlancingCriterion, GlancingModel, GlancingOptions
+from .extensions.graph import (
+    GraphDecodingOptions,
+    GraphModel,
+    GraphOptions,
+    SGADAGCriterion,
+    SGADAGGenerator,
+)
+from .extensions.prefix_beam import BeamOptions, PrefixBeamGenerator, PrefixBeamOptions
+from .extensions.reranking import ATReranker, RerankingOptions, RerankOptions
+from .free import FreeSGAModel, LengthOptions
+from .mask_predict import (
+    MaskPredictDecodingOptions,
+    MaskPredictOptions,
+    SGAMaskPredictConfig,
+    SGAMaskPredictCriterion,
+    SGAMaskPredictGenerator,
+)
+from .model import SGAModel
+from .state import build_empty, build_frozen, record_sizes
+
+MODELS: Dict[str, Type[SGAModel]] = {
+    "ctc": GlancingModel,  # SGAModel, unless --glancing shows some true tokens in training
+    "dag": GraphModel,
+    "mask_predict": FreeSGAModel,
+}
+"""--alignment -> class of the model."""
+
+
+# ---- Options of the plain method and of all variants. ----
+
+
+@dataclass
+class JoinedModelConfig(LengthOptions, SGAConfig):
+    """Options of ``--arch sga_*``."""
+
+
+@dataclass
+class JoinedCTCConfig(GlancingOptions, SGACTCConfig):
+    """Options of ``--criterion sga_ctc`` and ``sga_dag``."""
+
+
+@dataclass
+class JoinedMaskPredictConfig(GlancingOptions, SGAMaskPredictConfig):
+    """Options of ``--criterion sga_mask_predict``."""
+
+
+@dataclass
+class JoinedTranslationConfig(
+    RerankingOptions,
+    PrefixBeamOptions,
+    GraphDecodingOptions,
+    MaskPredictDecodingOptions,
+    SGATranslationConfig,
+):
+    """Options of ``--task sga_translation``."""
+
+
+# ---- Model. ----
+
+
+@register_model("sga", dataclass=JoinedModelConfig)
+class SGA(SGAModel):
+    """The registered name: builds the class of its ``--alignment``."""
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> SGAModel:
+        """Build the model.
+
+        Reads the pretrained file, unless the checkpoint that is loaded carries the frozen weights.
+        Writes sizes into ``cfg``.
+
+        Raises:
+            ValueError: a broken rule between options, a wrong task, or a file that does not match.
+        """
+        check_slots_task(task, "sga")
+        fill_missing(cfg, JoinedModelConfig)
+        set_architecture(cfg, ARCHITECTURES["sga_tiny"])
+        check_model(cfg)
+        dictionary = task.source_dictionary
+        blank = find_blank(cfg.ctc_blank, dictionary)
+        if cfg.save_full_model and getattr(task, "from_checkpoint", False):
+            frozen = build_empty(cfg, dictionary)
+        else:
+            frozen = build_frozen(cfg, dictionary)
+        record_sizes(cfg, frozen)
+        check_rules(cfg, SIZE_RULES)
+        model = MODELS[str(cfg.alignment)](frozen, cfg, blank, dictionary.index("<mask>"))
+        log_sizes(model)
+        return model
+
+
+register_architectures("sga", ARCHITECTURES)
+
+
+# ---- Criterions. ----
+
+register_criterion("sga_ctc", dataclass=JoinedCTCConfig)(GlancingCriterion)
+register_criterion("sga_dag", dataclass=JoinedCTCConfig)(SGADAGCriterion)
+register_criterion("sga_mask_predict", dataclass=JoinedMaskPredictConfig)(SGAMaskPredictCriterion)
+
+
+# ---- Decoding. ----
+
+
+def build_generator(
+    options: Any,
+    dictionary: Dictionary,
+    languages: Tuple[Optional[str], Optional[str]] = (None, None),
+    data: Optional[str] = None,
+) -> SGAGenerator:
+    """Build the generator for the alignment of the decoded model.
+
+    Args:
+        options: checked; see :func:`.tasks.decoding_options`.
+        dictionary: of the target.
+        languages, data: source and target that are decoded, and their data-bin, for the reranker.
+    """
+    iterations = IterationOptions(
+        max_iter=options.iter_decode_max_iter,
+        adaptive=not options.iter_decode_force_max_iter,
+        retain_history=options.retain_iter_history,
+        blank_penalty=options.iter_decode_blank_penalty,
+    )
+    if options.alignment == "dag":
+        graph = GraphOptions(str(options.dag_decoding or GraphOptions().path), options.lenpen)
+        return SGADAGGenerator(dictionary, iterations, graph)
+    if options.alignment == "mask_predict":
+        return SGAMaskPredictGenerator(dictionary, iterations, mask_predict_options(options))
+    if options.iter_decode_ctc_beam:
+        reranker = build_reranker(options, dictionary, languages, data)
+        return PrefixBeamGenerator(dictionary, iterations, beam_options(options), reranker)
+    return SGAGenerator(dictionary, iterations)
+
+
+def mask_predict_options(options: Any) -> MaskPredictOptions:
+    """Choose the settings of mask-predict, with their defaults."""
+    defaults = MaskPredictOptions()
+    return MaskPredictOptions(
+        iterations=options.mask_predict_iterations or defaults.iterations,
+        length_beam=options.length_beam or defaults.length_beam,
+    )
+
+
+def beam_options(options: Any) -> BeamOptions:
+    """Choose the settings of the prefix beam, with their defaults."""
+    beam = BeamOptions(
+        size=options.iter_decode_ctc_beam,
+        nbest=options.nbest,
+        bonus=options.iter_decode_ctc_bonus,
+    )
+    if options.iter_decode_ctc_candidates is None:
+        return beam
+    return beam._replace(candidates=options.iter_decode_ctc_candidates)
+
+
+def build_reranker(
+    options: Any,
+    dictionary: Dictionary,
+    languages: Tuple[Optional[str], Optional[str]],
+    data: Optional[str],
+) -> Optional[ATReranker]:
+    """Read the models of ``--rerank-at``; None without that option."""
+    if not options.rerank_at:
+        return None
+    settings = RerankOptions(options.rerank_at, length_penalty=options.lenpen)
+    if options.rerank_at_weight is not None:
+        settings = settings._replace(weight=options.rerank_at_weight)
+    return ATReranker.read(settings, dictionary, languages, data)
