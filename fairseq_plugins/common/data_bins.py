@@ -1,4 +1,4 @@
-"""Read what ``fairseq-preprocess`` wrote: the languages and pairs that options name, and empty sentences."""
+"""Read the output of ``fairseq-preprocess``: languages, pairs, dictionaries, empty sentences."""
 
 import filecmp
 import os
@@ -18,7 +18,7 @@ def split_names(text: str) -> List[str]:
 
 
 def split_pair(option: str, pair: str) -> Tuple[str, str]:
-    """Split ``en-de`` into (en, de). Raises ValueError unless the pair has the form SOURCE-TARGET."""
+    """Split ``en-de``. Raises ValueError unless the pair has the form SOURCE-TARGET."""
     source, _, target = pair.partition("-")
     if not source or not target or "-" in target:
         raise ValueError(f"{option} must be pairs of two languages, as en-de,en-fr; got {pair!r}")
@@ -31,14 +31,20 @@ def check_once(option: str, names: Sequence[str]) -> None:
         raise ValueError(f"{option} must name each once; got {','.join(names)}")
 
 
-def check_names(pairs: Sequence[str], languages: Sequence[str], pair_share: Optional[float] = None) -> None:
+def check_names(
+    pairs: Sequence[str], languages: Sequence[str], pair_share: Optional[float] = None
+) -> None:
     """Check the values of ``--pairs``, ``--monolingual`` and ``--pair-share``.
 
     Raises:
-        ValueError: no names at all, a malformed pair, a repeated name, or a share of an empty option.
+        ValueError: no names at all, a malformed pair, a repeated name, or a share of an empty
+        option.
     """
     if not pairs and not languages:
-        raise ValueError("--pairs and --monolingual are both empty; give at least one pair (en-de) or language (en)")
+        raise ValueError(
+            "--pairs and --monolingual are both empty; give at least one pair (en-de) or language "
+            "(en)"
+        )
     for pair in pairs:
         split_pair("--pairs", pair)
     check_once("--pairs", pairs)
@@ -49,16 +55,18 @@ def check_names(pairs: Sequence[str], languages: Sequence[str], pair_share: Opti
         raise ValueError(f"--pair-share must lie in [0, 1]; got {pair_share}")
     for option, names, valid in (("--pairs", pairs, 0.0), ("--monolingual", languages, 1.0)):
         if not names and pair_share != valid:
-            raise ValueError(f"--pair-share must be {valid:.0f} where {option} is empty; got {pair_share}")
+            raise ValueError(
+                f"--pair-share must be {valid:.0f} where {option} is empty; got {pair_share}"
+            )
 
 
 def is_training(split: str, train_subset: str, load_options: Dict[str, Any]) -> bool:
-    """Return True for the set that is trained on; decoding and validation commands pass a ``task_cfg``."""
+    """Return True for the training set; decoding and validation pass a ``task_cfg``."""
     return split == train_subset and load_options.get("task_cfg") is None
 
 
 def load_dictionary(folder: str, languages: Sequence[str]) -> Dictionary:
-    """Read the one dictionary of all languages, ``dict.LANGUAGE.txt``; a language may have no copy of its own.
+    """Read the one dictionary of all languages, ``dict.LANGUAGE.txt``; copies may be missing.
 
     Raises:
         ValueError: there is no dictionary, or two languages have different ones.
@@ -72,26 +80,36 @@ def load_dictionary(folder: str, languages: Sequence[str]) -> Dictionary:
     return dictionary
 
 
-def check_dictionaries(folder: str, languages: Sequence[str], dictionary: Dictionary, origin: str) -> None:
-    """Raise ValueError if a ``dict.LANGUAGE.txt`` differs from ``dictionary``, which was read from ``origin``."""
+def check_dictionaries(
+    folder: str, languages: Sequence[str], dictionary: Dictionary, origin: str
+) -> None:
+    """Raise ValueError if a ``dict.LANGUAGE.txt`` differs from that of ``origin``."""
     for language in languages:
         path = os.path.join(folder, f"dict.{language}.txt")
         if os.path.isfile(path) and not filecmp.cmp(path, origin, shallow=False):
             if Dictionary.load(path) != dictionary:
-                raise ValueError(f"{path} differs from {origin}: run fairseq-preprocess with one --srcdict for all")
+                raise ValueError(
+                    f"{path} differs from {origin}: run fairseq-preprocess with one --srcdict for "
+                    "all"
+                )
 
 
 def load_pair(prefix: str, pair: str, dictionary: Dictionary, option: str) -> List[Any]:
     """Load both sides of a pair. Raises ValueError if they differ in their numbers of sentences."""
-    sides = [load_pair_side(prefix, pair, language, dictionary, option) for language in pair.split("-")]
+    sides = [
+        load_pair_side(prefix, pair, language, dictionary, option) for language in pair.split("-")
+    ]
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
-            f"{option} {pair}: the sides of {prefix} need equal lengths; got {[len(side) for side in sides]}"
+            f"{option} {pair}: the sides of {prefix} need equal lengths; got "
+            f"{[len(side) for side in sides]}"
         )
     return sides
 
 
-def load_pair_side(prefix: str, pair: str, language: str, dictionary: Dictionary, option: str) -> Any:
+def load_pair_side(
+    prefix: str, pair: str, language: str, dictionary: Dictionary, option: str
+) -> Any:
     """Load one side of a pair, from the files of its own direction or else of the reverse one.
 
     Args:
@@ -99,14 +117,17 @@ def load_pair_side(prefix: str, pair: str, language: str, dictionary: Dictionary
         option: option that named the pair, for messages.
     """
     source, target = pair.split("-")
-    command = f"fairseq-preprocess --source-lang {source} --target-lang {target} --{os.path.basename(prefix)}pref TEXT"
+    split = os.path.basename(prefix)
+    command = f"fairseq-preprocess --source-lang {source} --target-lang {target} --{split}pref TEXT"
     # Both sides of one name: two directions in one folder may hold other sentences.
     existing = [
         name
         for name in both_orders(pair)
         if all(os.path.isfile(f"{prefix}.{name}.{side}.idx") for side in (source, target))
     ]
-    return _load(f"{prefix}.{(existing or [pair])[0]}.{language}", dictionary, f"{option} {pair}", command)
+    return _load(
+        f"{prefix}.{(existing or [pair])[0]}.{language}", dictionary, f"{option} {pair}", command
+    )
 
 
 def both_orders(pair: str) -> List[str]:
@@ -114,21 +135,31 @@ def both_orders(pair: str) -> List[str]:
     return [pair, "-".join(reversed(pair.split("-")))]
 
 
-def load_monolingual(prefix: str, language: str, pairs: Sequence[str], dictionary: Dictionary, option: str) -> Any:
+def load_monolingual(
+    prefix: str, language: str, pairs: Sequence[str], dictionary: Dictionary, option: str
+) -> Any:
     """Load the text of a language.
 
-    That is the output of ``fairseq-preprocess --only-source`` or, without it, a side of the first of the
-    ``pairs`` that has the language.
+    That is the output of ``fairseq-preprocess --only-source`` or, without it, a side of the first
+    of the ``pairs`` that has the language.
 
     Args:
         prefix: folder and split, as in ``data-bin/train``.
         option: option that named the language, for messages.
     """
     names = [f"{language}-None.{language}", language]
-    names += [f"{name}.{language}" for pair in pairs if language in pair.split("-") for name in both_orders(pair)]
+    names += [
+        f"{name}.{language}"
+        for pair in pairs
+        if language in pair.split("-")
+        for name in both_orders(pair)
+    ]
     existing = [name for name in names if os.path.isfile(f"{prefix}.{name}.idx")]
     split = os.path.basename(prefix)
-    command = f"fairseq-preprocess --only-source --source-lang {language} --srcdict DICT --{split}pref TEXT"
+    command = (
+        f"fairseq-preprocess --only-source --source-lang {language} --srcdict DICT "
+        f"--{split}pref TEXT"
+    )
     return _load(f"{prefix}.{(existing or names)[0]}", dictionary, f"{option} {language}", command)
 
 
@@ -136,7 +167,9 @@ def _load(prefix: str, dictionary: Dictionary, option: str, command: str) -> Any
     path = f"{prefix}.bin"
     if not os.path.isfile(path) or os.path.getsize(path) == 0:
         fault = "is empty" if os.path.isfile(path) else "is missing"
-        raise ValueError(f"{option}: {path} {fault}; run {command} --destdir {os.path.dirname(prefix) or '.'}")
+        raise ValueError(
+            f"{option}: {path} {fault}; run {command} --destdir {os.path.dirname(prefix) or '.'}"
+        )
     return data_utils.load_indexed_dataset(prefix, dictionary)
 
 
@@ -144,7 +177,7 @@ def _load(prefix: str, dictionary: Dictionary, option: str, command: str) -> Any
 
 
 class BinSide(NamedTuple):
-    """One side of a language pair on disk."""
+    """Files of one side of a language pair."""
 
     folder: str  # the data-bin
     split: str  # as in ``train``
@@ -153,9 +186,12 @@ class BinSide(NamedTuple):
     impl: Any = None  # ``--dataset-impl``; None = whichever exists
 
     def path(self, number: int) -> str:
-        """Name the file without its ending; ``number`` counts the parts ``train``, ``train1``, ... of a split."""
+        """Name the file without its ending; ``number`` counts ``train``, ``train1``, ..."""
         split = self.split + (str(number) if number else "")
-        names = [os.path.join(self.folder, f"{split}.{pair}.") for pair in both_orders("-".join(self.languages))]
+        names = [
+            os.path.join(self.folder, f"{split}.{pair}.")
+            for pair in both_orders("-".join(self.languages))
+        ]
         existing = [name for name in names if dataset_exists(name + self.languages[0], self.impl)]
         return (existing or names)[0] + self.language
 
@@ -164,8 +200,8 @@ def refuse_empty(rows: Any, side: BinSide) -> None:
     """Raise ValueError for sentences without a token, which the sizes alone show.
 
     Args:
-        rows: a side as fairseq's translation task reads it: indexed, cut by ``--truncate-source``, or
-            several parts of a split.
+        rows: a side as fairseq's translation task reads it: indexed, cut by ``--truncate-source``,
+            or several parts of a split.
         side: its files, for the message, which counts lines from 1.
     """
     for number, part in enumerate(_indexed_parts(rows)):
@@ -173,13 +209,13 @@ def refuse_empty(rows: Any, side: BinSide) -> None:
         if len(empty):
             lines = _list_lines(empty + 1)
             raise ValueError(
-                f"{side.path(number)}: {lines} without a token ({len(empty)} empty sentences in all); valid: at least one token a "
-                "sentence; leave these pairs out"
+                f"{side.path(number)}: {lines} without a token ({len(empty)} empty sentences in "
+                "all); valid: at least one token a sentence; leave these pairs out"
             )
 
 
 def _indexed_parts(rows: Any) -> Iterator[Any]:
-    """Unwrap the indexed datasets: a wrapper counts a ``</s>`` that is cut off and put back twice."""
+    """Unwrap the indexed datasets: wrappers count a ``</s>`` that is put back twice."""
     for part in rows.datasets if isinstance(rows, ConcatDataset) else [rows]:
         while isinstance(part, BaseWrapperDataset):
             part = part.dataset

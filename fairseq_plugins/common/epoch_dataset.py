@@ -20,6 +20,7 @@ class EpochDataset(FairseqDataset):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """Return False: every epoch has batches of its own."""
         return False
 
     def num_tokens(self, index: int) -> int:
@@ -27,9 +28,11 @@ class EpochDataset(FairseqDataset):
         return int(self.num_tokens_vec(np.array([index]))[0])
 
     def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
+        """Count the tokens of several items. (N,) -> (N,)."""
         return self.sizes[indices]
 
     def size(self, index: int) -> Any:
+        """Return the tokens of the item, as the limits of a command count them."""
         return int(self.sizes[index])
 
     def ordered_indices(self) -> np.ndarray:
@@ -45,12 +48,17 @@ class EpochDataset(FairseqDataset):
 class StreamDataset(EpochDataset):
     """Texts of several streams (languages, pairs), drawn anew in every epoch.
 
-    The draw is a function of (seed, epoch). ``streams`` have a length each, and their order is part of the noise; ``sizes`` are
-    those of their texts. ``probabilities``: (K,) share of each stream, see ``stream_sampling``; None = every text once, in order.
+    The draw is a function of (seed, epoch). ``streams`` have a length each, and their order is part
+    of the noise; ``sizes`` are those of their texts. ``probabilities``: (K,) share of each stream,
+    see ``sampling``; None = every text once, in order.
     """
 
     def __init__(
-        self, streams: Sequence[Any], sizes: Sequence[np.ndarray], seed: int, probabilities: Optional[np.ndarray] = None
+        self,
+        streams: Sequence[Any],
+        sizes: Sequence[np.ndarray],
+        seed: int,
+        probabilities: Optional[np.ndarray] = None,
     ):
         self.streams, self.seed, self.probabilities = list(streams), seed, probabilities
         self._sizes = np.concatenate(sizes)
@@ -62,7 +70,7 @@ class StreamDataset(EpochDataset):
         return len(self._drawn)
 
     def __iter__(self) -> Iterator[Dict[str, Any]]:
-        """Every item once; without this, iterating would not end where indices may be larger than the length."""
+        """Iterate once; without this, iterating would not end if indices exceed the length."""
         return (self[index] for index in range(len(self)))
 
     def set_epoch(self, epoch: int) -> None:
@@ -94,7 +102,7 @@ class StreamDataset(EpochDataset):
 
 
 class JoinedDataset(StreamDataset):
-    """Datasets that are collated alike as one, each with the noise of its own items; for the arguments see the base."""
+    """Datasets that are collated alike, joined; each has the noise of its own items."""
 
     def __init__(self, parts: Sequence[Any], seed: int, probabilities: Optional[np.ndarray] = None):
         super().__init__(parts, [part.sizes for part in parts], seed, probabilities)

@@ -1,4 +1,4 @@
-"""A model that starts from a pretrained file, which its own checkpoints make superfluous."""
+"""Models that start from a pretrained file, which their own checkpoints make superfluous."""
 
 from typing import Any, Callable, Optional
 
@@ -9,41 +9,47 @@ from .options import writable
 
 
 class FilledModel:
-    """Mixin of a fairseq model: without its pretrained file it computes nothing before a checkpoint was loaded."""
+    """Mixin of a fairseq model that needs its pretrained file, or a checkpoint of the run."""
 
-    absent_source: Optional[str] = None  # why the pretrained file was not read; None when there is nothing amiss
+    absent_source: Optional[str] = None  # why the pretrained file was not read; None = it was
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """A checkpoint of a run holds everything: the pretrained file need not be there to resume."""
-        done = super().load_state_dict(*args, **kwargs)  # type: ignore[misc]
+        """Load a checkpoint of the run, which makes the pretrained file superfluous."""
+        incompatible_keys = super().load_state_dict(*args, **kwargs)  # type: ignore[misc]
         self.absent_source = None
-        return done
+        return incompatible_keys
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The forward of the model behind; see :meth:`check_source`."""
+        """Run the model; see :meth:`check_source`."""
         self.check_source()
         return super().forward(*args, **kwargs)  # type: ignore[misc]
 
     def check_source(self) -> None:
-        """Raise ValueError when the pretrained file was not read, and no checkpoint of the run was loaded since."""
+        """Raise ValueError if neither the pretrained file nor a checkpoint was loaded."""
         if self.absent_source is not None:
-            raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")
+            raise ValueError(
+                f"{self.absent_source}, and there is no checkpoint of this run to continue"
+            )
 
 
 class FilledTransformer(FilledModel, TransformerModel):
-    """A stock transformer that takes the options of a dataclass, ``own_options``, beside the stock ones."""
+    """Stock transformer with the options of a dataclass, ``own_options``, beside its own."""
 
     own_options: Any
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
+        """Add the options of the stock transformer and of ``own_options``."""
         TransformerModel.add_args(parser)
         gen_parser_from_dataclass(parser, cls.own_options())
 
-    def start_from(self, args: Any, name: str, absent: Optional[str], fill: Callable[[], Any]) -> None:
-        """Fill the model, which is at random, from the file that option ``name`` of ``args`` gives.
+    def start_from(
+        self, args: Any, name: str, absent: Optional[str], fill: Callable[[], Any]
+    ) -> None:
+        """Fill the random model from the file that option ``name`` of ``args`` gives.
 
-        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so that decoding opens no other file.
+        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so
+        that decoding opens no other file.
 
         Args:
             absent: why the file is not opened; None = it is.

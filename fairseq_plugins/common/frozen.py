@@ -13,15 +13,17 @@ MARKER = "fingerprint."
 
 
 class Frozen(nn.Module):
-    """Wrap a pretrained module: no gradients, no dropout unless asked for, checkpoints without its weights.
+    """Wrap a pretrained module: no gradients, no dropout by default, no weights in checkpoints.
 
-    The state dict holds an empty tensor named after the fingerprint of the weights instead of the weights themselves: an empty
-    tensor survives averaging, exponential moving averages and half precision unchanged, where a tensor with values would not.
-    Loading a state dict that was made with other frozen weights raises ValueError.
+    The state dict holds an empty tensor named after the fingerprint of the weights instead of the
+    weights themselves: an empty tensor survives averaging, exponential moving averages and half
+    precision unchanged, where a tensor with values would not. Loading a state dict that was made
+    with other frozen weights raises ValueError.
 
     Args:
         module: the pretrained module, with its weights.
-        fingerprint: hex digest of the weights; empty = that of the state dict that is loaded, which brings the weights.
+        fingerprint: hex digest of the weights; empty = that of the state dict that is loaded, which
+            brings the weights.
         source: where the weights came from, for messages.
         save_weights: write the weights into the state dict as well.
         train_dropout: let the module's dropout act during training.
@@ -46,17 +48,17 @@ class Frozen(nn.Module):
         self.module.train(False)
 
     def train(self, mode: bool = True) -> "Frozen":
-        """Training mode reaches the frozen module only when its dropout is wanted."""
+        """Set the mode; training mode reaches the frozen module only if its dropout is wanted."""
         self.training = mode
         self.module.train(mode and self.train_dropout)
         return self
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "Frozen":
-        """Copies of a model (exponential moving average) share the frozen weights: they never change."""
+        """Return itself: copies of a model (moving averages) share the frozen weights."""
         return self
 
     def requires_grad_(self, requires_grad: bool = True) -> "Frozen":
-        """The weights stay frozen, whatever is asked for."""
+        """Leave the weights frozen."""
         return self
 
 
@@ -68,7 +70,7 @@ def log_sizes(model: nn.Module) -> None:
 
 
 def _drop_weights(module: nn.Module, state: Dict[str, Tensor], prefix: str, _: Any) -> None:
-    """State-dict hook: leave out the weights, add the marker."""
+    """Leave out the weights, and add the marker: a state-dict hook."""
     assert isinstance(module, Frozen)
     if not module.save_weights:
         for key in [key for key in state if key.startswith(prefix + "module.")]:
@@ -77,20 +79,27 @@ def _drop_weights(module: nn.Module, state: Dict[str, Tensor], prefix: str, _: A
 
 
 def _accept_without_weights(
-    module: nn.Module, state: Dict[str, Tensor], prefix: str, _: Any, strict: bool, missing: List[str], *__: Any
+    module: nn.Module,
+    state: Dict[str, Tensor],
+    prefix: str,
+    _: Any,
+    strict: bool,
+    missing: List[str],
+    *__: Any,
 ) -> None:
-    """Load hook: compare fingerprints; weights that the state dict does not hold keep their values."""
+    """Compare fingerprints; absent weights keep their values: a hook of loading."""
     assert isinstance(module, Frozen)
     markers = [key for key in state if key.startswith(prefix + MARKER)]
     for marker in markers:
-        found = marker[len(prefix + MARKER) :]
-        module.fingerprint = module.fingerprint or found
-        if found != module.fingerprint:
+        fingerprint = marker[len(prefix + MARKER) :]
+        module.fingerprint = module.fingerprint or fingerprint
+        if fingerprint != module.fingerprint:
             name = module.option[2:].replace("-", "_")
             raise ValueError(
-                f"this checkpoint was trained on another frozen model: its fingerprint is {found}, that of "
-                f"{module.source} is {module.fingerprint}; give the model it was trained on with {module.option} (when "
-                f"decoding: --model-overrides \"{{'{name}': 'PATH'}}\"), and the same dictionary"
+                "this checkpoint was trained on another frozen model: its fingerprint is "
+                f"{fingerprint}, that of {module.source} is {module.fingerprint}; give the model "
+                f"it was trained on with {module.option} (when decoding: --model-overrides "
+                f"\"{{'{name}': 'PATH'}}\"), and the same dictionary"
             )
         del state[marker]
     if strict and not markers:

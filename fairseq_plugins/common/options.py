@@ -11,7 +11,9 @@ from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
 from omegaconf import OmegaConf, open_dict
 
 EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
-USE_ITS_DICTIONARY = "run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols at its end"
+USE_ITS_DICTIONARY = (
+    "run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols at its end"
+)
 FIT_NAMES = {
     "policy": "--embedding-mismatch error",
     "encoder": "--max-source-positions",
@@ -45,8 +47,9 @@ def embedding_mismatch_option(more: str = "") -> Any:
     """Declare --embedding-mismatch; ``more`` is appended to its help."""
     return option(
         "error",
-        "where dictionary and pretrained file have different numbers of rows: error; extend = rows beyond the file's (language "
-        f"tags) get random values; truncate = the file's rows beyond the dictionary's are left out{more}",
+        "where dictionary and pretrained file have different numbers of rows: error; extend = "
+        "rows beyond the file's (language tags) get random values; truncate = the file's rows "
+        f"beyond the dictionary's are left out{more}",
     )
 
 
@@ -61,12 +64,20 @@ def defaults_of(options: Any) -> Dict[str, Any]:
 
 
 def sizes_of(side: str, *sizes: Any) -> Dict[str, Any]:
-    """Name the sizes of one side of a stock transformer: layers, width, feed-forward width, attention heads."""
-    return dict(zip((f"{side}_{name}" for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")), sizes))
+    """Name the sizes of one side: layers, width, feed-forward width, attention heads."""
+    return dict(
+        zip(
+            (
+                f"{side}_{name}"
+                for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+            ),
+            sizes,
+        )
+    )
 
 
 def same_sides(*sizes: Any, **more: Any) -> Dict[str, Any]:
-    """Build the defaults of a stock transformer whose sides have the same sizes, and ``more`` defaults."""
+    """Build the defaults of a stock transformer whose sides have the same sizes."""
     return {**sizes_of("encoder", *sizes), **sizes_of("decoder", *sizes), **more}
 
 
@@ -97,11 +108,12 @@ def warn_by_rules(options: Any, rules: Iterable[Rule], warn: Callable[[str], Non
 
 
 def in_range(name: str, valid: str) -> Rule:
-    """Create the rule that a number lies in an interval, as ``(0, 1]`` or ``[1, inf)``; a missing option or None passes."""
+    """Create the rule that an option lies in ``(0, 1]``, ``[1, inf)``, ...; None passes."""
     low, high = (float(end) for end in valid[1:-1].split(","))
     words = f"be at least {low:g}" if high == float("inf") else f"lie in {valid}"
 
     def is_outside(options: Any) -> bool:
+        """Return True for a number outside the interval."""
         number = getattr(options, name, None)
         if number is None or low < number < high:
             return False
@@ -122,7 +134,7 @@ class _Named(Dict[str, Any]):
 
 
 def check_range(cfg: Any, valid: str, *names: str) -> None:
-    """Raise ValueError for an option outside an interval, as ``(0, 1]`` or ``[1, inf)``; None (not given) passes."""
+    """Raise ValueError for an option outside ``(0, 1]``, ``[1, inf)``, ...; None passes."""
     check_rules(cfg, [in_range(name, valid) for name in names])
 
 
@@ -150,12 +162,13 @@ def check_dropout(args: Any, *names: str) -> None:
 
 
 def check_wiring(args: Any, wiring: Mapping[str, Any], origin: str) -> None:
-    """Raise ValueError for an option that contradicts ``wiring``: the weights work with no other."""
+    """Raise ValueError for an option that contradicts ``wiring``."""
     for name, expected in wiring.items():
         setting = getattr(args, name, None)
         if setting is not None and setting != expected:
             raise ValueError(
-                f"{origin}: {flag(name)} {setting} is not how XLM-R is wired; valid: {expected}, as without this option"
+                f"{origin}: {flag(name)} {setting} is not how XLM-R is wired; valid: {expected}, "
+                "as without this option"
             )
 
 
@@ -165,14 +178,15 @@ def fit_names(args: Any) -> Dict[str, str]:
 
 
 def frozen_path(cfg: Any, name: str, valid: str) -> str:
-    """Return the pretrained file that the option ``name`` gives. Raises ValueError if there is none."""
+    """Return the pretrained file of option ``name``. Raises ValueError if there is none."""
     path = getattr(cfg, name)
     if not path:
         raise ValueError(f"{flag(name)} is needed: {valid}")
     if not os.path.exists(path):
         raise ValueError(
-            f"{flag(name)} {path}: no such file or folder. A checkpoint holds only the trained part; when decoding, give the "
-            f"pretrained model's new place with --model-overrides \"{{'{name}': 'PATH'}}\""
+            f"{flag(name)} {path}: no such file or folder. A checkpoint holds only the trained "
+            "part; when decoding, give the pretrained model's new place with --model-overrides "
+            f"\"{{'{name}': 'PATH'}}\""
         )
     return str(path)
 
@@ -186,13 +200,13 @@ def writable(args: Any) -> Any:
 
 
 def as_namespace(args: Any) -> Namespace:
-    """Convert a hydra configuration, of which a stock model loses what it does not know; a namespace is not copied."""
+    """Convert a hydra configuration, of which a stock model loses unknown options."""
     options: Any = OmegaConf.to_container(args) if OmegaConf.is_config(args) else None
     return args if options is None else Namespace(**options)
 
 
 def fill_missing(args: Any, config: type) -> None:
-    """Set options that are newer than the checkpoint ``args`` comes from to their defaults. Changes ``args``."""
+    """Set options that a stored configuration lacks to their defaults. Changes ``args``."""
     with writable(args):
         for entry in fields(config):
             if not hasattr(args, entry.name):
@@ -207,7 +221,7 @@ def set_architecture(args: Any, defaults: Mapping[str, Any]) -> None:
 
 
 def register_architectures(model: str, architectures: Mapping[str, Mapping[str, Any]]) -> None:
-    """Register each --arch of a model with its defaults; fairseq has done so for a model of the same name with a dataclass."""
+    """Register each --arch of a model; fairseq has done so for the model's own name."""
     for name, defaults in architectures.items():
         if name not in ARCH_MODEL_REGISTRY:
             _register(model, name, defaults)

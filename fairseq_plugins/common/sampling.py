@@ -27,7 +27,10 @@ def epoch_rng(seed: int, epoch: int, purpose: Purpose) -> np.random.Generator:
 
 
 def sampling_probabilities(
-    sizes: Sequence[int], temperature: float, is_pair: Sequence[bool] = (), pair_share: Optional[float] = None
+    sizes: Sequence[int],
+    temperature: float,
+    is_pair: Sequence[bool] = (),
+    pair_share: Optional[float] = None,
 ) -> np.ndarray:
     """Compute the share of each stream in an epoch: p ∝ n^(1/T).
 
@@ -35,13 +38,14 @@ def sampling_probabilities(
         sizes: texts of each stream (blocks, pairs); at least one.
         temperature: T, at least 1; 1 = natural proportions, infinity = equal shares.
         is_pair: for each stream, True = a pair; read only with ``pair_share``.
-        pair_share: total share of the pairs, in [0, 1]; the temperature then acts among the pairs and
-            among the languages. None = the share that follows from the sizes.
+        pair_share: total share of the pairs, in [0, 1]; the temperature then acts among the pairs
+            and among the languages. None = the share that follows from the sizes.
 
     Returns:
         (K,) float64 that sum to 1.
 
-    Source: DeltaLM names no sampling; temperature as in Arivazhagan et al. 2019, α = 1/T of XLM-R and mT5.
+    Source: DeltaLM names no sampling; temperature as in Arivazhagan et al. 2019, α = 1/T of XLM-R
+    and mT5.
     """
     weights = np.asarray(temperature_sampling(list(sizes), temperature))
     if pair_share is not None:
@@ -51,13 +55,15 @@ def sampling_probabilities(
     return weights / weights.sum()
 
 
-def draw_texts(sizes: Sequence[int], probabilities: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def draw_texts(
+    sizes: Sequence[int], probabilities: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Draw the texts of an epoch: as many as there are in all, each stream by its share.
 
     The number of texts of a stream is its share of the epoch, rounded up or down such that its
-    expectation is the share (systematic sampling). A stream that is drawn less than once gives a random
-    part. A stream that is drawn more often gives every text before any text again. Natural proportions
-    give every text once.
+    expectation is the share (systematic sampling). A stream that is drawn less than once gives a
+    random part. A stream that is drawn more often gives every text before any text again. Natural
+    proportions give every text once.
 
     Returns:
         (N,) int64, numbers of texts counted through all streams.
@@ -82,7 +88,8 @@ def draw_texts(sizes: Sequence[int], probabilities: np.ndarray, rng: np.random.G
 class TemperatureSchedule(NamedTuple):
     """The sampling temperature as a function of the epoch.
 
-    Source: DeltaLM section 3.2, "the sampling temperature increases from 1.0 to 5.0 gradually"; linear is ours.
+    Source: DeltaLM section 3.2, "the sampling temperature increases from 1.0 to 5.0 gradually";
+    linear is ours.
     """
 
     start: float  # temperature of epoch 1
@@ -90,7 +97,9 @@ class TemperatureSchedule(NamedTuple):
     epochs: int  # how many epochs the way from start to end takes, at least 1
 
     @classmethod
-    def parse(cls, text: str, option: str = "--sampling-temperature-schedule") -> "TemperatureSchedule":
+    def parse(
+        cls, text: str, option: str = "--sampling-temperature-schedule"
+    ) -> "TemperatureSchedule":
         """Read ``START:END:EPOCHS``, as in ``1:5:10``. The temperature may rise or fall."""
         start, end, epochs = (*str(text).split(":"), "", "")[:3]
         try:
@@ -100,8 +109,9 @@ class TemperatureSchedule(NamedTuple):
         # Below 1 the largest pair gets even more than its share of the data. This also refuses nan.
         if text.count(":") != 2 or not all(1.0 <= number < math.inf for number in schedule):
             raise ValueError(
-                f"{option} must be START:END:EPOCHS, two temperatures (1 = sizes as they are, larger = more equal shares) and a "
-                f"whole number, as 1:5:10, each at least 1; got {text!r}"
+                f"{option} must be START:END:EPOCHS, two temperatures (1 = sizes as they are, "
+                "larger = more equal shares) and a whole number, as 1:5:10, each at least 1; got "
+                f"{text!r}"
             )
         return schedule
 
@@ -114,13 +124,15 @@ class TemperatureDataset(SampledMultiDataset):
     """fairseq's sampled pairs, drawn anew for every epoch at the temperature of that epoch.
 
     Everything is a function of (seed, epoch). fairseq's class keeps its first ratios; with
-    ``--virtual-epoch-size`` it draws once for several epochs, from a seed that depends on the epoch in
-    which the process started. A direction that is drawn more often than it has sentences gives every
-    sentence before any of them again.
+    ``--virtual-epoch-size`` it draws once for several epochs, from a seed that depends on the epoch
+    in which the process started. A direction that is drawn more often than it has sentences gives
+    every sentence before any of them again.
 
     Args:
-        sizes: sentences of each direction in all of its data, which may be more than what is loaded.
-        virtual_size: sentences per epoch; None = as many as leave the largest direction at its size, at most 1.5 times all.
+        sizes: sentences of each direction in all of its data, which may be more than what is
+            loaded.
+        virtual_size: sentences per epoch; None = as many as leave the largest direction at its
+            size, at most 1.5 times all.
     """
 
     def __init__(
@@ -135,20 +147,28 @@ class TemperatureDataset(SampledMultiDataset):
         shared_collater: bool = True,
     ):
         self.pair_sizes, self.schedule, self.requested_size = list(sizes), schedule, virtual_size
-        super().__init__(datasets, None, seed=seed, epoch=epoch, split=split, shared_collater=shared_collater)
+        super().__init__(
+            datasets, None, seed=seed, epoch=epoch, split=split, shared_collater=shared_collater
+        )
 
     def set_epoch(self, epoch: int) -> None:
         if epoch != self._cur_epoch:
             temperature = self.schedule.at(epoch)
-            self.setup_sampling(sampling_probabilities(self.pair_sizes, temperature), self.requested_size)
-            shares = ", ".join(f"{key} {share:.4f}" for key, share in zip(self.keys, self.sample_ratios))
+            self.setup_sampling(
+                sampling_probabilities(self.pair_sizes, temperature), self.requested_size
+            )
+            shares = ", ".join(
+                f"{key} {share:.4f}" for key, share in zip(self.keys, self.sample_ratios)
+            )
             logger.info(
-                f"[{self.split}] epoch {epoch}: sampling temperature {temperature:.4g}, {len(self)} sentences, "
-                f"probabilities: {shares}"
+                f"[{self.split}] epoch {epoch}: sampling temperature {temperature:.4g}, "
+                f"{len(self)} sentences, probabilities: {shares}"
             )
         super().set_epoch(epoch)
 
-    def random_choice_in_dataset(self, rng: np.random.RandomState, dataset: Any, choice_size: int) -> np.ndarray:
+    def random_choice_in_dataset(
+        self, rng: np.random.RandomState, dataset: Any, choice_size: int
+    ) -> np.ndarray:
         """Draw the sentences of a direction that an epoch holds. (choice_size,) int64."""
         times, remainder = divmod(int(choice_size), len(dataset))
         whole = np.tile(np.arange(len(dataset)), times)

@@ -1,4 +1,4 @@
-"""What the pre-training tasks share: languages and pairs of one folder with one dictionary."""
+"""Base of pre-training tasks: languages and pairs of one folder with one dictionary."""
 
 import logging
 import os
@@ -24,8 +24,8 @@ class SharedDictionaryConfig(FairseqDataclass):
     pairs: str = option("", "translation pairs, for example en-de,en-fr")
     monolingual: str = option(
         "",
-        "languages of monolingual text, for example en,de: the files of fairseq-preprocess --only-source, or that side of one of "
-        "--pairs",
+        "languages of monolingual text, for example en,de: the files of fairseq-preprocess "
+        "--only-source, or that side of one of --pairs",
     )
     seed: int = II("common.seed")
     train_subset: str = II("dataset.train_subset")
@@ -34,8 +34,9 @@ class SharedDictionaryConfig(FairseqDataclass):
 class SharedDictionaryTask(OwnRun):
     """Texts of ``--pairs`` and ``--monolingual``, one dictionary for all.
 
-    The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder (``train.en-de.en.bin`` and so on), and what it
-    makes of one language with ``--only-source`` (``train.en-None.en.bin``).
+    The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder
+    (``train.en-de.en.bin`` and so on), and what it makes of one language with ``--only-source``
+    (``train.en-None.en.bin``).
     """
 
     def __init__(self, cfg: Any, dictionary: Dictionary):
@@ -45,16 +46,20 @@ class SharedDictionaryTask(OwnRun):
 
     @staticmethod
     def read_dictionary(cfg: Any) -> Dictionary:
-        """The dictionary of every language that is named; refuses a folder without one, or with different ones."""
+        """Read the dictionary of all languages. Raises ValueError if none or several exist."""
         names = [language for pair in split_names(cfg.pairs) for language in pair.split("-")]
-        return load_dictionary(cfg.data, list(dict.fromkeys([*names, *split_names(cfg.monolingual)])))
+        return load_dictionary(
+            cfg.data, list(dict.fromkeys([*names, *split_names(cfg.monolingual)]))
+        )
 
     @classmethod
     def read_masked_dictionary(cls, cfg: Any) -> Dictionary:
         """The dictionary with ``<mask>``, which is added at its end unless it is there."""
         dictionary = cls.read_dictionary(cfg)
         if dictionary.add_symbol("<mask>") <= dictionary.nspecial:
-            raise ValueError(f"{cfg.data}: <mask> must stand behind the pieces in dict.<lang>.txt, or in none")
+            raise ValueError(
+                f"{cfg.data}: <mask> must stand behind the pieces in dict.<lang>.txt, or in none"
+            )
         logger.info(f"dictionary: {len(dictionary)} types with <mask>")
         return dictionary
 

@@ -13,11 +13,11 @@ logger = logging.getLogger(__name__)
 
 
 def check_slots_task(task: Any, arch: str) -> None:
-    """Raise ValueError if the task's generator writes from left to right instead of filling slots."""
+    """Raise ValueError if the task's generator writes from left to right."""
     if isinstance(task, FairseqTask) and not getattr(task, "fills_slots", False):
         raise ValueError(
-            f"--arch {arch} needs --task sga_translation or sga_translation_multi, in training as in "
-            f"decoding; got {type(task).__name__}"
+            f"--arch {arch} needs --task sga_translation or sga_translation_multi, in training as "
+            f"in decoding; got {type(task).__name__}"
         )
 
 
@@ -32,22 +32,29 @@ def find_blank(symbol: str, dictionary: Any) -> int:
     index = int(dictionary.index(symbol))
     if index == dictionary.unk() and symbol != dictionary[dictionary.unk()]:
         raise ValueError(
-            f"--ctc-blank {symbol!r} is not in the dictionary; valid: <s>, <mask>, or any other entry of dict.txt"
+            f"--ctc-blank {symbol!r} is not in the dictionary; valid: <s>, <mask>, or any other "
+            "entry of dict.txt"
         )
-    if index not in (dictionary.bos(), dictionary.pad(), dictionary.eos(), dictionary.index("<mask>")):
+    if index not in (
+        dictionary.bos(),
+        dictionary.pad(),
+        dictionary.eos(),
+        dictionary.index("<mask>"),
+    ):
         logger.warning(
-            "--ctc-blank %r is an ordinary piece: targets that contain it cannot be aligned (they are "
-            "counted and left out), and it can never be produced; <s> never occurs inside a target",
+            "--ctc-blank %r is an ordinary piece: targets that contain it cannot be aligned (they "
+            "are counted and left out), and it can never be produced; <s> never occurs inside a "
+            "target",
             symbol,
         )
     return index
 
 
 class SlotModel(BaseFairseqModel):
-    """Interface that criterions and generators use of a model with ``upsample`` slots per source token.
+    """Interface of a model with ``upsample`` slots per source token.
 
-    ``blank`` is the id of the CTC blank; ``blank_bias`` (nats) is added to its logit wherever slots are
-    read with CTC.
+    ``blank`` is the id of the CTC blank; ``blank_bias`` (nats) is added to its logit wherever slots
+    are read with CTC.
     """
 
     upsample: int

@@ -1,4 +1,4 @@
-"""What criterions share whose logged values are all sums, so that batches and processes add up."""
+"""Base of criterions whose logged values are all sums, so that batches and processes add up."""
 
 import math
 from typing import Any, Dict, List, Tuple
@@ -36,8 +36,10 @@ class SummedCriterion(FairseqCriterion):
         return super().build_criterion(cfg, task)
 
     @staticmethod
-    def result(loss: Tensor, sample_size: Any, sample: Dict[str, Any], **sums: Any) -> Tuple[Tensor, Any, Logged]:
-        """What ``forward`` returns: loss, sample size, and the sums to log."""
+    def result(
+        loss: Tensor, sample_size: Any, sample: Dict[str, Any], **sums: Any
+    ) -> Tuple[Tensor, Any, Logged]:
+        """Assemble the output of ``forward``: loss, sample size, and the sums to log."""
         counts = {name: sample[name] for name in ("ntokens", "nsentences")}
         return (
             loss,
@@ -47,21 +49,28 @@ class SummedCriterion(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
+        """Return True: processes may add up."""
         return True
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Logged]) -> None:
+        """Log the sums of all batches and processes."""
         cls.log_sums(on_host(logging_outputs))
 
     @classmethod
     def log_sums(cls, logging_outputs: List[Logged]) -> None:
-        """Log what :meth:`result` got, as numbers."""
+        """Log the sums of :meth:`result`, as numbers."""
         raise NotImplementedError
 
 
 def on_host(logging_outputs: List[Logged]) -> List[Logged]:
-    """The same with numbers for tensors, which are waited for once."""
-    tensors = [value.double() for log in logging_outputs for value in log.values() if isinstance(value, Tensor)]
+    """Replace tensors by numbers, waiting for the device once."""
+    tensors = [
+        value.double()
+        for log in logging_outputs
+        for value in log.values()
+        if isinstance(value, Tensor)
+    ]
     numbers = iter(torch.stack(tensors).tolist() if tensors else ())
     return [
         {name: next(numbers) if isinstance(value, Tensor) else value for name, value in log.items()}
@@ -70,11 +79,13 @@ def on_host(logging_outputs: List[Logged]) -> List[Logged]:
 
 
 def total(logging_outputs: List[Logged], name: str) -> float:
-    """Sum of a logged value; 0 where it was not logged."""
+    """Sum a logged value; 0 where it was not logged."""
     return sum(float(log.get(name, 0)) for log in logging_outputs)
 
 
 def log_loss(logging_outputs: List[Logged], name: str = "loss", unit: str = "sample_size") -> None:
     """Log a loss in bits per unit, which is the name of what counts them."""
     size = total(logging_outputs, unit)
-    metrics.log_scalar(name, total(logging_outputs, name) / max(size, 1) / math.log(2), size, round=3)
+    metrics.log_scalar(
+        name, total(logging_outputs, name) / max(size, 1) / math.log(2), size, round=3
+    )
