@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor, nn
 
-from fairseq_plugins.checkpoints.causal_lm import CausalLMLayout
+from fairseq_plugins.checkpoints.layouts import CausalLMLayout
 from fairseq_plugins.models.baselines import GPTMSPModel
 from fairseq_plugins.models.baselines.gpt_msp import PromptedDecoder, TwoReadings
 from fairseq_plugins.models.sga import SGAConfig, SGAModel

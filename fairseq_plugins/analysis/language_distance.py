@@ -19,7 +19,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from torch import Tensor
 
-from ..checkpoints.pipeline import PretrainedFile
+from ..checkpoints.pretrained import PretrainedFile
 from . import plots
 from .pretrained import FORMATS, PretrainedText, add_batch_options, add_model_options, row_parallel
 from .report import add_output_options, command, named_paths, new_parser, say, short_names, table, write_json, write_tsv

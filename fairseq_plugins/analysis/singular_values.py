@@ -15,7 +15,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
 import torch
 from torch import Tensor
 
-from ..checkpoints.encoders import read_encoder
+from ..checkpoints.readers import read_encoder
 from . import plots
 from .report import add_output_options, command, names_of_sides, new_parser, say, table, write_json
 

@@ -3,12 +3,12 @@
 Every file is read without running code from it, every tensor is accounted for, and every refusal names the file.
 """
 
+from .families.roberta import write_masked_lm
 from .inspection import CheckpointError
 from .loading import load
-from .pipeline import read_masked_lm
+from .readers import read_masked_lm
 from .reading import fingerprint, read_checkpoint
 from .writing import atomic_path
-from .xlmr import write_masked_lm
 
 __all__ = [
     "CheckpointError",

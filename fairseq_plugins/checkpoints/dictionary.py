@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from ..own_commands import run
-from .encoders import read_encoder
 from .inspection import CheckpointError
+from .readers import read_encoder
 from .reading import PathLike
 from .vocabulary import DICTIONARY_NAME, SPECIAL, STYLES, read_languages
 from .writing import atomic_path

@@ -22,9 +22,9 @@ from torch import Tensor
 
 from ..own_commands import run
 from . import reading
+from .families.veco import write_veco
 from .inspection import DEEPEST_CONTENT, CheckpointError, check_options
 from .loading import listing
-from .veco import write_veco
 from .vocabulary import read_json
 from .writing import atomic_path, save_checkpoint, save_tensors, start_state, tied_names
 

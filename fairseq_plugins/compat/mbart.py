@@ -5,7 +5,7 @@ from typing import Any, Dict, List
 
 from torch import nn
 
-from ..checkpoints.fitting import LANGUAGES, compare_order, compare_start
+from ..checkpoints.starting import LANGUAGES, compare_order, compare_start
 from .patch import Patch, source_has
 
 KEPT = ("beam_size", "_beam_size", "reorder_encoder_out")  # what set_beam_size of stock models changes in their modules

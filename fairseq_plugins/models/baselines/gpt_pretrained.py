@@ -8,14 +8,15 @@ from typing import Any, List, Sequence
 import torch
 from torch import Tensor
 
-from ...checkpoints.causal_lm import OUTPUT, read_causal_lm
+from ...checkpoints.families.gpt import OUTPUT
 from ...checkpoints.fitting import MARKERS
-from ...checkpoints.layouts import size_options
+from ...checkpoints.layouts import WORDS, size_options
 from ...checkpoints.loading import listing, load
-from ...checkpoints.pipeline import WORDS, PretrainedFile, check_sizes
+from ...checkpoints.pretrained import PretrainedFile
+from ...checkpoints.readers import read_causal_lm
 from ...checkpoints.reading import fingerprint
 from ...modules.frozen import Frozen
-from ...modules.option_checks import frozen_path
+from ...modules.option_checks import check_sizes, frozen_path
 from ...modules.prefix_decoder import PrefixDecoder
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ...checkpoints.fitting import left_closed
+from ...checkpoints.starting import left_closed
 from ...modules.filled_model import FilledTransformer
 from ...modules.language_tags import read_together
 from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable

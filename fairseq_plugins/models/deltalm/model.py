@@ -7,7 +7,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import nn
 
-from ...checkpoints.fitting import left_closed
+from ...checkpoints.starting import left_closed
 from ...modules.filled_model import FilledTransformer
 from ...modules.interleaved_layer import InterleavedDecoderLayer
 from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable

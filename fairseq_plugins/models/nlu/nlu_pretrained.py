@@ -8,15 +8,23 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from ...checkpoints.encoders import read_encoder
-from ...checkpoints.fitting import Fit, explain, left_closed, started_from
+from ...checkpoints.fitting import Filler, FitOptions, explain_difference
 from ...checkpoints.inspection import CheckpointError
-from ...checkpoints.layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY, EncoderLayout, family_layout, layout_from
+from ...checkpoints.layouts import (
+    LANGUAGES_ENTRY,
+    LAYOUT_ENTRY,
+    WORDS,
+    EncoderLayout,
+    family_layout,
+    layout_from,
+)
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import WORDS, PretrainedFile, check_sizes, find_settings
+from ...checkpoints.pretrained import PretrainedFile, find_settings
+from ...checkpoints.readers import read_encoder
 from ...checkpoints.reading import read_checkpoint
+from ...checkpoints.starting import left_closed, started_from
 from ...checkpoints.vocabulary import MASK, STYLES, as_dict, check_entries, languages_of
-from ...modules.option_checks import flag
+from ...modules.option_checks import check_sizes, flag
 
 logger = logging.getLogger(__name__)
 
@@ -75,17 +83,22 @@ def find_start(args: Any, task: Any) -> Start:
     return _from_options(args, dictionary, absent)
 
 
-def fill(encoder: nn.Module, start: Start, names: Mapping[str, str]) -> Optional[LoadReport]:
-    """Fill a ``TextEncoder`` from the file it starts from, with the encoder's rows, by the policy of ``names``, and its positions.
+def fill(encoder: nn.Module, start: Start, options: FitOptions) -> Optional[LoadReport]:
+    """Fill a ``TextEncoder`` from the file it starts from, fitted to its rows and positions.
 
-    Returns what became of every tensor; None where there is no file. Raises ValueError: the policy does not allow to fit the rows.
+    Returns:
+        account of every tensor; None if there is no file.
+
+    Raises:
+        ValueError: ``options`` do not allow to fit the rows.
     """
     if start.file is None:
         return None
-    tensors, fit = dict(start.file.tensors), Fit(encoder, names, start.origin)
+    tensors = dict(start.file.tensors)
+    filler = Filler(encoder, tensors, options, start.origin)
     if start.adds_mask:
-        tensors[WORDS], fit.changes[WORDS] = with_mask_row(tensors[WORDS])
-    return fit.load(tensors)
+        tensors[WORDS], filler.changes[WORDS] = with_mask_row(tensors[WORDS])
+    return filler.load()
 
 
 def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
@@ -117,7 +130,7 @@ def _from_stored(settings: Mapping[str, Any], dictionary: Dictionary, origin: st
     if layout.vocab_size != len(dictionary):
         raise ValueError(
             f"the dictionary has {len(dictionary):,} entries, {origin} was trained with {layout.vocab_size:,}. "
-            f"{explain(len(dictionary) - layout.vocab_size)}Use the dictionary of the training (its data's dict.txt)"
+            f"{explain_difference(len(dictionary) - layout.vocab_size)}Use the dictionary of the training (its data's dict.txt)"
         )
     return Start(layout, languages)
 

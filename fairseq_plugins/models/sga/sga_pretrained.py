@@ -5,9 +5,10 @@ from typing import Any, Mapping
 
 from fairseq.data import Dictionary
 
-from ...checkpoints.pipeline import PretrainedFile, check_sizes, read_masked_lm
+from ...checkpoints.pretrained import PretrainedFile
+from ...checkpoints.readers import read_masked_lm
 from ...checkpoints.vocabulary import MASK, check_entries
-from ...modules.option_checks import USE_ITS_DICTIONARY, frozen_path
+from ...modules.option_checks import USE_ITS_DICTIONARY, check_sizes, frozen_path
 
 logger = logging.getLogger(__name__)
 

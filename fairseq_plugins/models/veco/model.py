@@ -8,9 +8,9 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
-from ...checkpoints.fitting import left_closed
+from ...checkpoints.starting import left_closed
 from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable
-from ...modules.option_checks import defaults_of, fit_names
+from ...modules.option_checks import defaults_of, fit_options
 from . import veco_pretrained
 from .config import ARCHITECTURES, VECOOptions, resolve
 from .prepared_model import PreparedModel
@@ -40,7 +40,7 @@ class VECOModel(PreparedModel):
         kind: Type[PreparedModel] = VECOPretrainingModel if pretrains else cls
         model: PreparedModel = TransformerModel.build_model.__func__(kind, plain, task)
         model.choice, model.kept_rows = choice, getattr(task, "kept_rows", None)
-        model.fit_names = fit_names(args)
+        model.fit_options = fit_options(args)
         path = args.init_from_mlm
         if path:
             absent = left_closed("--init-from-mlm", path, plain, task)

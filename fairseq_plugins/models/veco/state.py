@@ -7,9 +7,9 @@ from typing import Any, Dict, Mapping, Optional, Set, Tuple
 import torch
 from torch import Tensor
 
-from ...checkpoints.fitting import MARKERS, Fit
+from ...checkpoints.families.veco import PRETRAINED_HERE, mask_row
+from ...checkpoints.fitting import MARKERS, Filler
 from ...checkpoints.loading import LoadReport, fold, mismatches
-from ...checkpoints.veco import PRETRAINED_HERE, mask_row
 from ...checkpoints.vocabulary import MASK
 from ...checkpoints.writing import memory_of
 from .dictionary_map import SPECIAL_ROWS, cut_rows
@@ -122,11 +122,11 @@ class StackReader:
             self._check_scale()
             self._check_cross_attention()
         self._select(choices)
-        fit = Fit(self.model, self.model.fit_names, _STATE)
-        self._rows(fit, stack)
+        filler = Filler(self.model, self.state, self.model.fit_options, _STATE)
+        self._rows(filler, stack)
         if stack:
-            self._check_complete(fit.targets)
-            self._log(fit.changes)
+            self._check_complete(filler.targets)
+            self._log(filler.changes)
 
     def _choice(self, side: str) -> Optional[Tuple[int, ...]]:
         """The layers to choose; None where the state has the model's."""
@@ -231,7 +231,7 @@ class StackReader:
         self.state.clear()
         self.state.update(selected)
 
-    def _rows(self, fit: Fit, stack: bool) -> None:
+    def _rows(self, filler: Filler, stack: bool) -> None:
         """Bring words and positions to the model's rows."""
         words = [name for name in _WORDS if name in self.state]
         if stack and len(words) > 1 and self.model.encoder.embed_tokens is self.model.decoder.embed_tokens:
@@ -244,21 +244,20 @@ class StackReader:
             # A run has cut rows already: as many as the dictionary has entries.
             if kept is not None and (stack or self.state[name].size(0) != len(dictionary)):
                 mask_at = dictionary.index(MASK) if MASK in dictionary else None
-                self.state[name], fit.changes[name] = cut_rows(
+                self.state[name], filler.changes[name] = cut_rows(
                     self.state[name], kept, mask_at, name, _STATE, self.mask_row
                 )
         if stack and kept is None:
             for side in SIDES:
-                self._leave_mask_out(fit, side)
-        for name in list(self.state):
-            self.state[name] = fit.rows(name, self.state[name])
+                self._drop_mask_row(filler, side)
+        filler.fit()
 
-    def _leave_mask_out(self, fit: Fit, side: str) -> None:
+    def _drop_mask_row(self, filler: Filler, side: str) -> None:
         """Without a dictionary map: leave out the row of ``<mask>`` where the dictionary has none."""
         dictionary, words = getattr(self.model, side).dictionary, self.state.get(f"{side}.embed_tokens.weight")
         if self.pretrained_here:
             # Anywhere: in pre-training <mask> takes the place that the data's dictionary gives it.
-            fit.leave_mask_out(side, self.state, self.mask_row)
+            filler.drop_mask_row(side, self.mask_row)
             return
         # With all layers of the stack it may be a translator in which nothing has moved. A dictionary of as many entries is then
         # its own, unless it is that of a released one, which scales, with the one tag more for which <mask> makes room.
@@ -266,7 +265,7 @@ class StackReader:
         one_tag = [bool(_TAG.fullmatch(entry)) for entry in dictionary.symbols[-2:]] == [False, True]
         released = self.released or (likely and (MASK in dictionary or one_tag))
         if words is not None and (released or words.size(0) != len(dictionary)):
-            fit.leave_mask_out(side, self.state, words.size(0) - 1)
+            filler.drop_mask_row(side, words.size(0) - 1)
 
     def _check_complete(self, targets: Dict[str, Tensor]) -> None:
         """fairseq hides which tensors do not fit: compare before it does. Raises ValueError: names them."""

@@ -3,11 +3,12 @@
 import logging
 from typing import Any
 
-from ...checkpoints.fitting import Fit, sizes_of_sides, stack_sources
+from ...checkpoints.fitting import Filler, layer_sources
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import PretrainedFile, check_sizes, read_masked_lm
+from ...checkpoints.pretrained import PretrainedFile
+from ...checkpoints.readers import read_masked_lm
 from ...checkpoints.vocabulary import MASK
-from ...modules.option_checks import fit_names
+from ...modules.option_checks import check_sizes, fit_options, side_sizes
 from .dictionary_map import cut_rows, kept_entries
 from .layer_choice import LayerChoice
 
@@ -28,8 +29,8 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     _check(found, args, model.choice, origin)
     stack, choice = model.choice.stack, model.choice
     last = tuple(range(stack - args.decoder_layers, stack))
-    sources = stack_sources(found, "encoder", choice.encoder)
-    sources.update(stack_sources(found, "decoder", last if choice.decoder is None else choice.decoder))
+    sources = layer_sources(found, "encoder", choice.encoder)
+    sources.update(layer_sources(found, "decoder", last if choice.decoder is None else choice.decoder))
     if hasattr(model, "lm_head"):
         sources.update({name: name for name in _HEAD})
         # What is tied has one source.
@@ -37,16 +38,16 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     tensors = {name: found.tensors[source] for name, source in sources.items()}
     used = set(sources.values())
     unused = LoadReport((), dropped=tuple(name for name in found.tensors if name not in used))
-    fit, kept = Fit(model, fit_names(args), origin), model.kept_rows
+    filler, kept = Filler(model, tensors, fit_options(args), origin), model.kept_rows
     for side in ("encoder", "decoder"):
-        fit.check_beside(side, found.entries if kept is None else kept_entries(found.entries, kept, origin))
+        filler.check_dictionary(side, found.entries if kept is None else kept_entries(found.entries, kept, origin))
         if kept is None:
-            fit.leave_mask_out(side, tensors, found.mask_row)
+            filler.drop_mask_row(side, found.mask_row)
         else:
             name, dictionary = f"{side}.embed_tokens.weight", getattr(model, side).dictionary
             mask_at = dictionary.index(MASK) if MASK in dictionary else None
-            tensors[name], fit.changes[name] = cut_rows(tensors[name], kept, mask_at, name, origin, found.mask_row)
-    report = fit.load(tensors, sources, _CROSS_ATTENTION)
+            tensors[name], filler.changes[name] = cut_rows(tensors[name], kept, mask_at, name, origin, found.mask_row)
+    report = filler.load(sources, _CROSS_ATTENTION)
     left = unused.summary().splitlines()[-1]
     logger.info("%s: random: cross-attention of %d layers; of the file %s", origin, args.decoder_layers, left)
     return report
@@ -59,7 +60,7 @@ def _check(found: PretrainedFile, args: Any, choice: LayerChoice, origin: str) -
             f"{origin} has {found.sizes['layers']} layers; --encoder-layers {choice.stack}: valid is as many "
             "(--keep-encoder-layers takes some of them)"
         )
-    check_sizes(sizes_of_sides(found.sizes, "encoder", "decoder"), args, origin)
+    check_sizes(side_sizes(found.sizes, "encoder", "decoder"), args, origin)
     if choice.decoder is None and args.decoder_layers > choice.stack:
         raise ValueError(
             f"{origin} has {choice.stack} layers; --decoder-layers {args.decoder_layers}: valid: at most as many"

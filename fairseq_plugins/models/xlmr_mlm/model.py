@@ -10,7 +10,7 @@ from omegaconf import II
 from torch import Tensor
 
 from ...checkpoints.loading import load
-from ...checkpoints.pipeline import read_masked_lm
+from ...checkpoints.readers import read_masked_lm
 from ...modules.model_options import register_architectures, sizes_of
 from ...modules.option_checks import check_positive, flag
 from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes

@@ -11,7 +11,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II, MISSING
 
-from ...checkpoints.fitting import compare_start
+from ...checkpoints.starting import compare_start
 from ...data.language_mixture import LanguageMixture
 from ...data.nlu_dataset import class_numbers, labels_of
 from ...data.nlu_inputs import INPUT_FORMATS, InputFormat

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
-from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.readers import read_encoder
 from fairseq_plugins.checkpoints.vocabulary import read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags

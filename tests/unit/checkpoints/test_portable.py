@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.checkpoints import CheckpointError, export, fingerprint, read_checkpoint, reading, write_masked_lm
 from fairseq_plugins.checkpoints.export import export_checkpoint, from_json, import_checkpoint, to_json
-from fairseq_plugins.checkpoints.pipeline import read_masked_lm
+from fairseq_plugins.checkpoints.readers import read_masked_lm
 from tests import builders
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # hydra's own deprecations, called by fairseq

@@ -1,0 +1,383 @@
+"""A checkpoint as it is read, and a pretrained model in this package's names.
+
+A file becomes a model in four steps: :func:`open_checkpoint` reads it, a converter of ``families``
+renames its tensors by a table, ``readers`` takes the parts that its caller needs and finds the
+sizes, and ``loading.load`` copies the tensors into a module.
+"""
+
+import functools
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from .inspection import CheckpointError
+from .layouts import FAMILIES, PADDING_IDX, POSITIONS, WORDS
+from .loading import LoadReport, listing
+from .reading import PathLike, fingerprint, read_checkpoint
+from .renaming import NameTable, float_tensors, rename_tensors
+from .vocabulary import CONFIG_NAME, MASK, Languages, as_dict, read_json
+
+PARTS = {"encoder.": "encoder", "decoder.": "decoder", "lm_head.": "head of the masked LM"}
+"""Prefix of the names of every converted model -> the part, for messages."""
+
+_SINUSOIDS = 1024
+"""Longest input of a model with sinusoidal positions if the file states none."""
+_FAIRSEQ_NAME = "model.pt"
+_WEIGHT_NAMES = ("model.safetensors", "pytorch_model.bin", _FAIRSEQ_NAME)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A fairseq checkpoint or a Hugging Face folder as it is read.
+
+    Attributes:
+        entries: everything in the file.
+        tensors: those of the model, by their names in the file.
+        is_folder: a Hugging Face folder; its ``options`` are the content of ``config.json``.
+        options: of the model.
+    """
+
+    file: Path
+    entries: Mapping[str, Any]
+    tensors: Mapping[str, Any]
+    is_folder: bool
+    options: Mapping[str, Any]
+
+    @property
+    def origin(self) -> str:
+        """Name of the file in messages."""
+        return f"checkpoint {self.file}"
+
+    @property
+    def options_origin(self) -> str:
+        """Name of its options in messages."""
+        return f"checkpoint {self.folder / CONFIG_NAME}" if self.is_folder else self.origin
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+    @property
+    def arch(self) -> str:
+        """Architecture of a fairseq checkpoint; empty if its options do not name it."""
+        return str(self.options.get("arch") or self.options.get("_name") or "")
+
+    @property
+    def model_type(self) -> Optional[str]:
+        """Architecture of a Hugging Face folder; None if its configuration does not name it."""
+        return self.options.get("model_type")
+
+    def has_layers(self, *sides: str) -> bool:
+        """Return True if each of these sides has layers in fairseq's names."""
+        return all(any(name.startswith(f"{side}.layers.") for name in self.tensors) for side in sides)
+
+    def refuse(self, problems: Sequence[str], expected: str) -> None:
+        """Raise CheckpointError if there are problems with the options."""
+        if problems:
+            raise CheckpointError(f"{self.options_origin}: {'; '.join(problems)}; expected {expected}")
+
+
+def find_weights(path: Path) -> Path:
+    """Return the weights file that a path means: itself, or the one in the folder.
+
+    Raises:
+        CheckpointError: no weights in the folder, several files, or weights in parts.
+    """
+    if not path.is_dir():
+        return path
+    present = [name for name in _WEIGHT_NAMES if (path / name).is_file()]
+    if _FAIRSEQ_NAME in present and len(present) > 1:
+        both = " and ".join(present)
+        raise CheckpointError(f"checkpoint {path}: holds {both}; name the file that is meant")
+    if not present:
+        is_split = any(path.glob("*.index.json"))
+        reason = "its weights are split over several files" if is_split else "the folder has no weights"
+        raise CheckpointError(f"checkpoint {path}: {reason}; expected one of {', '.join(_WEIGHT_NAMES)}")
+    return path / present[0]
+
+
+def open_checkpoint(path: PathLike, expected: str) -> Checkpoint:
+    """Read a weights file, or the one in a folder, with the options of its model.
+
+    Args:
+        expected: description of the files that the caller reads, for messages.
+
+    Raises:
+        CheckpointError: unreadable or untrusted, or neither of the two formats.
+    """
+    file = find_weights(Path(path))
+    entries = read_checkpoint(file)
+    for name in ("model", "weights"):
+        if isinstance(entries.get(name), Mapping):
+            return Checkpoint(file, entries, entries[name], False, find_settings(entries))
+    if not entries or not all(isinstance(entry, Tensor) for entry in entries.values()):
+        names = listing(sorted(map(str, entries))) or "(none)"
+        raise CheckpointError(f"checkpoint {file}: holds the entries {names}; expected {expected}")
+    return Checkpoint(file, entries, entries, True, read_json(file.parent / CONFIG_NAME, expected))
+
+
+def find_settings(entries: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the options of a fairseq checkpoint's model; empty if it has none.
+
+    They lie in ``args`` (old) or in ``cfg["model"]`` (current).
+    """
+    args = entries.get("args")
+    return as_dict(as_dict(entries.get("cfg")).get("model") if args is None else args)
+
+
+def differing(options: Mapping[str, Any], expected: Mapping[str, Any]) -> List[str]:
+    """Describe the options whose value is not the expected one, or one of an expected tuple."""
+    problems = []
+    for name, values in expected.items():
+        valid = values if isinstance(values, tuple) else (values,)
+        if options.get(name) is not None and options[name] not in valid:
+            choices = " or ".join(map(repr, valid))
+            problems.append(f"{name} = {options[name]!r}, expected {choices}")
+    return problems
+
+
+@dataclass
+class PretrainedFile:
+    """A pretrained model: float32 tensors in this package's names, with their names in the file.
+
+    Attributes:
+        expected: kind of file, for messages.
+        tensors: by new name; ``sources``: new name -> name in the file.
+        dropped: name in the file -> reason.
+        stated_sizes: sizes that the options state; None for one that they do not state.
+        heads_option: option that states the number of heads, for messages.
+        wiring: fields of the layout other than sizes.
+        copies: pairs (copy, original) of tied tensors; either may be there alone.
+        padding_idx: row behind which positions begin; -1 if they begin with the first row.
+        stated_languages: languages as the file states them.
+        mask_is_last: the last row is that of ``<mask>`` unless something tells otherwise.
+        stated_mask: row of ``<mask>`` as the file states it; None if it does not.
+        sizes: of the model, by shapes and options; filled in by :meth:`find_sizes`.
+        layout: an ``EncoderLayout`` or ``CausalLMLayout``, for files that are read as such.
+        languages: in the order of their rows; None if there is no list.
+        entries: entries of a fairseq dictionary for the first rows of the embedding; empty if no
+            file beside the weights tells them.
+    """
+
+    checkpoint: Checkpoint = field(repr=False)
+    expected: str
+    tensors: Dict[str, Tensor]
+    sources: Dict[str, str] = field(default_factory=dict)
+    dropped: Dict[str, str] = field(default_factory=dict)
+    stated_sizes: Dict[str, Any] = field(default_factory=dict)
+    heads_option: str = "num_attention_heads"
+    wiring: Dict[str, Any] = field(default_factory=dict)
+    copies: Tuple[Tuple[str, str], ...] = ()
+    padding_idx: int = PADDING_IDX
+    stated_languages: Languages = Languages()
+    mask_is_last: bool = False
+    stated_mask: Optional[int] = None
+    sizes: Dict[str, int] = field(default_factory=dict)
+    layout: Any = None
+    languages: Optional[Tuple[str, ...]] = None
+    entries: Tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """Name of the file in messages."""
+        return self.checkpoint.origin
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Fingerprint of the tensors, computed on first use."""
+        return fingerprint(self.tensors)
+
+    @property
+    def report(self) -> LoadReport:
+        """Account of every tensor by its name in the file."""
+        used = tuple(dict.fromkeys(self.sources.values()))
+        return LoadReport(used, dropped=tuple(self.dropped), reasons=self.dropped)
+
+    @property
+    def mask_row(self) -> Optional[int]:
+        """Row of ``<mask>`` by ``entries``, by the file or by its kind; None if there is none."""
+        if MASK in self.entries:
+            return self.entries.index(MASK)
+        last = self.sizes["vocab_size"] - 1
+        return last if self.mask_is_last and len(self.entries) <= last else self.stated_mask
+
+    def name_rows(self, entries: Sequence[str], beside: PathLike) -> None:
+        """Take the entries of a file ``beside`` the weights.
+
+        Raises:
+            CheckpointError: the weights have ``<mask>`` in another row.
+        """
+        row = self.stated_mask
+        if row is not None:
+            stated = f"{self.origin}: has {MASK} in row {row}"
+            if row < len(entries) and entries[row] != MASK:
+                raise CheckpointError(f"{stated}, where {beside} has {entries[row]!r}")
+            if MASK in entries and entries.index(MASK) != row:
+                raise CheckpointError(f"{stated}, {beside} as entry {entries.index(MASK)}")
+        self.entries = tuple(entries)
+
+    def matrix(self, name: str) -> Tensor:
+        """Return a tensor of two dimensions. Raises CheckpointError if there is none."""
+        tensor = self.tensors.get(name)
+        if tensor is None or tensor.dim() != 2:
+            shape = "" if tensor is None else f" but one of shape {tuple(tensor.shape)}"
+            raise CheckpointError(f"{self.origin}: has no matrix for {name}{shape}; expected {self.expected}")
+        return tensor
+
+    # ---- Choose the parts that a caller needs. ----
+
+    def drop(self, name: str, because: str) -> None:
+        """Drop a tensor by its new name."""
+        del self.tensors[name]
+        self.dropped[self.sources.pop(name)] = because
+
+    def move(self, old: str, new: str) -> None:
+        """Replace the prefix of every new name that begins with ``old``."""
+
+        def moved(name: str) -> str:
+            return new + name[len(old) :] if name.startswith(old) else name
+
+        self.tensors = {moved(name): tensor for name, tensor in self.tensors.items()}
+        self.sources = {moved(name): source for name, source in self.sources.items()}
+
+    def take(self, prefixes: Mapping[str, str], kind: str) -> None:
+        """Keep some parts, drop the others and every copy of a tied tensor.
+
+        Args:
+            prefixes: prefix of :data:`PARTS` -> prefix that the caller gives the part.
+            kind: kind of model that the caller reads, for the report.
+
+        Raises:
+            CheckpointError: tied tensors that differ.
+        """
+        for part, title in PARTS.items():
+            for name in [name for name in self.tensors if name.startswith(part)]:
+                if part not in prefixes:
+                    self.drop(name, f"{title}, unused by {kind}")
+        for copy, original in self.copies:
+            if copy in self.tensors and original in self.tensors:
+                self._drop_copy(copy, original)
+        for part, prefix in prefixes.items():
+            self.move(part, prefix)
+        # Half-precision originals would stay in memory beside the model that is filled.
+        entries = self.checkpoint.entries
+        options = {name: entries[name] for name in ("args", "cfg") if name in entries}
+        is_folder = self.checkpoint.is_folder
+        self.checkpoint = replace(self.checkpoint, entries={} if is_folder else options, tensors={})
+
+    def _drop_copy(self, copy: str, original: str) -> None:
+        source = self.sources[original]
+        if not torch.equal(self.tensors[copy], self.tensors[original]):
+            pair = f"{self.sources[copy]} and {source} differ"
+            raise CheckpointError(f"{self.origin}: {pair}, expected them to be tied")
+        self.drop(copy, f"equal to {source}")
+
+    # ---- Sizes. ----
+
+    def stack_sizes(self, prefix: str) -> Dict[str, int]:
+        """Return the sizes that the shapes of a stack tell.
+
+        Raises:
+            CheckpointError: a matrix that tells them is missing, or a layer is.
+        """
+        rows, width = self.matrix(prefix + WORDS).shape
+        inner = self.matrix(prefix + "layers.0.fc1.weight").size(0)
+        start = prefix + "layers."
+        numbers = {int(name[len(start) :].split(".")[0]) for name in self.tensors if name.startswith(start)}
+        if numbers != set(range(len(numbers))):
+            layers = f"{prefix.rstrip('.') or 'its'} layers {sorted(numbers)}"
+            raise CheckpointError(f"{self.origin}: {layers} are not 0 to {len(numbers) - 1}")
+        return {"vocab_size": rows, "layers": len(numbers), "embed_dim": width, "ffn_dim": inner}
+
+    def find_sizes(self, heads: Optional[int], label: str, prefix: str = "") -> None:
+        """Fill in ``sizes`` by shapes and options, and place the first position behind ``<pad>``.
+
+        Args:
+            heads: number of heads, which no shape tells, for a file that does not state it.
+            label: how the caller's user gives the heads, for messages.
+            prefix: of the names of the stack.
+
+        Raises:
+            CheckpointError: a size that nothing tells, or a contradiction.
+        """
+        sizes = {**self.stack_sizes(prefix), "padding_idx": PADDING_IDX}
+        sizes["heads"] = self._count_heads(heads, label, sizes["embed_dim"])
+        if self.wiring.get("learned_positions", True):
+            table = self.matrix(prefix + POSITIONS)[self.padding_idx + 1 :]
+            sizes["max_positions"] = table.size(0)
+            if self.padding_idx != PADDING_IDX:
+                unused = torch.zeros(PADDING_IDX + 1, table.size(1), dtype=table.dtype)
+                self.tensors[prefix + POSITIONS] = torch.cat([unused, table])
+        else:
+            sizes["max_positions"] = self.stated_sizes["max_positions"] or _SINUSOIDS
+        actual = {**self.wiring, **sizes}
+        for name, stated in self.stated_sizes.items():
+            if isinstance(stated, int) and stated != actual[name]:
+                difference = f"its options say {name} = {stated}, its tensors {actual[name]}"
+                raise CheckpointError(f"{self.origin}: {difference}")
+        self.sizes = sizes
+
+    def _count_heads(self, heads: Optional[int], label: str, width: int) -> int:
+        stated = self.stated_sizes.get("heads")
+        number = heads if stated is None else stated
+        if number is None:
+            raise CheckpointError(
+                f"{self.origin}: does not tell the number of attention heads (no {self.heads_option}), "
+                f"and no shape does; give {label}"
+            )
+        if not isinstance(number, int) or number < 1 or width % number:
+            raise CheckpointError(f"{self.origin}: heads = {number!r}, expected a divisor of the width {width}")
+        return number
+
+
+def convert_tensors(
+    checkpoint: Checkpoint,
+    table: NameTable,
+    size_names: Mapping[str, str],
+    expected: str,
+    family: str = "",
+    transposed: str = "",
+    **facts: Any,
+) -> PretrainedFile:
+    """Rename all tensors of a checkpoint and collect the sizes that its options state.
+
+    Args:
+        table: names in the file -> names in this package, which begin as :data:`PARTS` do.
+        size_names: size -> option that states it; ``heads`` and ``layers`` are among them.
+        expected: kind of file, for messages.
+        family: of an encoder, whose usual wiring is filled in.
+        transposed: pattern of the names of matrices that the file stores transposed.
+        facts: further attributes of the :class:`PretrainedFile`.
+
+    Raises:
+        CheckpointError: a tensor that is not accounted for, or is not floating-point.
+    """
+    origin = checkpoint.origin
+    tensors = float_tensors(checkpoint.tensors, origin)
+    for name, tensor in tensors.items():
+        if re.fullmatch(transposed, name) and tensor.dim() == 2:
+            tensors[name] = tensor.t().contiguous()
+    renamed = rename_tensors(tensors, table, origin, expected)
+    integers = [renamed.sources[name] for name, tensor in renamed.tensors.items() if not tensor.is_floating_point()]
+    if integers:
+        raise CheckpointError(f"{origin}: not floating-point: {listing(integers)}; expected {expected}")
+    stated = {size: checkpoint.options.get(option) for size, option in size_names.items()}
+    if checkpoint.options.get(f"{size_names['layers']}_to_keep"):
+        stated["layers"] = None  # layers were left out after the training that the options describe
+    model = PretrainedFile(
+        checkpoint,
+        expected,
+        *renamed,
+        stated_sizes=stated,
+        heads_option=size_names["heads"],
+        wiring={"family": family, **FAMILIES[family]} if family else {},
+        **facts,
+    )
+    for copy, original in model.copies:
+        if original not in model.tensors:
+            model.move(copy, original)
+    return model
