@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from ..own_commands import run
+from .inspection import CheckpointError
 from .loading import listing
-from .reading import CheckpointError, PathLike, model_of, read_checkpoint, stamped
+from .reading import PathLike, model_of, read_checkpoint
+from .versions import stamped
 from .vocabulary import as_dict
 from .writing import save_checkpoint, tied_names
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..own_commands import run
-from . import reading
+from . import reading, versions
 from .families.veco import write_veco
 from .inspection import DEEPEST_CONTENT, CheckpointError, check_options
 from .loading import listing
@@ -36,7 +36,7 @@ WEIGHTS, CONFIG, LAYOUT = "model.safetensors", "config.json", 1
 SECTIONS = ("model", "task", "criterion", "dataset", "generation", "bpe", "tokenizer", "scoring")
 """What is kept of a run's configuration; the rest (optimizer, distributed training, folders ...) tells nothing of the model."""
 _TEXTS = ("tied", "types", "dictionaries")  # entries that are objects of text
-_REQUIRED = (reading.KEY, "layout", "fingerprint", "training", "task_state", *_TEXTS)
+_REQUIRED = (versions.KEY, "layout", "fingerprint", "training", "task_state", *_TEXTS)
 
 
 def export_checkpoint(
@@ -111,8 +111,8 @@ def _config(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
         **config,
         "types": types,
         "layout": LAYOUT,
-        reading.KEY: reading.stamp(),
-        "written_by": state.get(reading.KEY),
+        versions.KEY: versions.stamp(),
+        "written_by": state.get(versions.KEY),
     }
 
 
@@ -178,9 +178,9 @@ def _read_config(folder: Path) -> Dict[str, Any]:
     if not file.is_file() or not (folder / WEIGHTS).is_file():
         raise CheckpointError(f"export {folder}: expected a folder with {CONFIG} and {WEIGHTS}")
     config = read_json(file, "an export")
-    if reading.KEY not in config:
-        raise CheckpointError(f"{file}: was not written by this package, {reading.KEY} is missing")
-    reading.check_versions(config, str(file))
+    if versions.KEY not in config:
+        raise CheckpointError(f"{file}: was not written by this package, {versions.KEY} is missing")
+    versions.check_versions(config, str(file))
     missing = [name for name in _REQUIRED if name not in config]
     if missing or not ("cfg" in config or "args" in config) or config["layout"] != LAYOUT:
         raise CheckpointError(
@@ -306,7 +306,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _import(folder: str, checkpoint: str) -> None:
     """Make the checkpoint; one that is there already stays, and must be what would be made (CheckpointError)."""
     file = Path(folder) / CONFIG
-    others = file.is_file() and reading.KEY not in read_json(file, "an export")
+    others = file.is_file() and versions.KEY not in read_json(file, "an export")
     if Path(checkpoint).is_file():
         stated = None if others else _read_config(Path(folder))["fingerprint"]
         if stated and reading.fingerprint(reading.read_checkpoint(checkpoint).get("model") or {}) == stated:

@@ -72,10 +72,10 @@ def fit_rows(tensor: Tensor, target: Tensor, options: FitOptions, origin: str) -
     choice = f"{options.rows_option} {options.rows}"
     if options.rows != valid:
         raise ValueError(
-            f"the dictionary has {vocab:,} entries, {origin} {rows:,} rows, and {options.rows_option} is "
-            f"{options.rows}; valid here: {valid}, which {effect}. {explain_difference(vocab - rows)}"
-            "Entries must mean the same: preprocess with the model's own dictionary, new symbols at its "
-            "end"
+            f"the dictionary has {vocab:,} entries, {origin} {rows:,} rows, and "
+            f"{options.rows_option} is {options.rows}; valid here: {valid}, which {effect}. "
+            f"{explain_difference(vocab - rows)}Entries must mean the same: preprocess with the "
+            "model's own dictionary, new symbols at its end"
         )
     if vocab < rows:
         return tensor[:vocab], f"the first {vocab:,} of {rows:,} rows ({choice})"

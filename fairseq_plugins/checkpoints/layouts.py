@@ -130,14 +130,14 @@ def family_layout(family: str, **sizes: Any) -> EncoderLayout:
     return EncoderLayout(family=family, **{**FAMILIES[family], **sizes})
 
 
-def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
+def layout_from(options: Mapping[str, Any], origin: str) -> EncoderLayout:
     """Return the layout that a checkpoint's options hold.
 
     Raises:
         CheckpointError: fields that are missing, unknown or of another type.
     """
     try:
-        layout = family_layout(**stored)
+        layout = family_layout(**options)
     except (TypeError, ValueError) as error:
         message = f"{origin}: its encoder_layout: {error}; valid: fields of EncoderLayout"
         raise CheckpointError(message) from error

@@ -59,6 +59,7 @@ class Checkpoint:
 
     @property
     def folder(self) -> Path:
+        """Folder that holds the file."""
         return self.file.parent
 
     @property
@@ -91,8 +92,8 @@ def find_weights(path: Path) -> Path:
         return path
     present = [name for name in _WEIGHT_NAMES if (path / name).is_file()]
     if _FAIRSEQ_NAME in present and len(present) > 1:
-        both = " and ".join(present)
-        raise CheckpointError(f"checkpoint {path}: holds {both}; name the file that is meant")
+        names = " and ".join(present)
+        raise CheckpointError(f"checkpoint {path}: holds {names}; name the file that is meant")
     if not present:
         is_split = any(path.glob("*.index.json"))
         reason = "its weights are split over several files" if is_split else "the folder has no weights"
@@ -213,11 +214,11 @@ class PretrainedFile:
         """
         row = self.stated_mask
         if row is not None:
-            stated = f"{self.origin}: has {MASK} in row {row}"
+            place = f"{self.origin}: has {MASK} in row {row}"
             if row < len(entries) and entries[row] != MASK:
-                raise CheckpointError(f"{stated}, where {beside} has {entries[row]!r}")
+                raise CheckpointError(f"{place}, where {beside} has {entries[row]!r}")
             if MASK in entries and entries.index(MASK) != row:
-                raise CheckpointError(f"{stated}, {beside} as entry {entries.index(MASK)}")
+                raise CheckpointError(f"{place}, {beside} as entry {entries.index(MASK)}")
         self.entries = tuple(entries)
 
     def matrix(self, name: str) -> Tensor:
@@ -237,12 +238,9 @@ class PretrainedFile:
 
     def move(self, old: str, new: str) -> None:
         """Replace the prefix of every new name that begins with ``old``."""
-
-        def moved(name: str) -> str:
-            return new + name[len(old) :] if name.startswith(old) else name
-
-        self.tensors = {moved(name): tensor for name, tensor in self.tensors.items()}
-        self.sources = {moved(name): source for name, source in self.sources.items()}
+        prefix = re.compile(rf"\A{re.escape(old)}")
+        self.tensors = {prefix.sub(new, name): self.tensors[name] for name in self.tensors}
+        self.sources = {prefix.sub(new, name): self.sources[name] for name in self.sources}
 
     def take(self, prefixes: Mapping[str, str], kind: str) -> None:
         """Keep some parts, drop the others and every copy of a tied tensor.
@@ -315,19 +313,19 @@ class PretrainedFile:
         else:
             sizes["max_positions"] = self.stated_sizes["max_positions"] or _SINUSOIDS
         actual = {**self.wiring, **sizes}
-        for name, stated in self.stated_sizes.items():
-            if isinstance(stated, int) and stated != actual[name]:
-                difference = f"its options say {name} = {stated}, its tensors {actual[name]}"
+        for name, size in self.stated_sizes.items():
+            if isinstance(size, int) and size != actual[name]:
+                difference = f"its options say {name} = {size}, its tensors {actual[name]}"
                 raise CheckpointError(f"{self.origin}: {difference}")
         self.sizes = sizes
 
     def _count_heads(self, heads: Optional[int], label: str, width: int) -> int:
-        stated = self.stated_sizes.get("heads")
-        number = heads if stated is None else stated
+        number = self.stated_sizes.get("heads")
+        number = heads if number is None else number
         if number is None:
             raise CheckpointError(
-                f"{self.origin}: does not tell the number of attention heads (no {self.heads_option}), "
-                f"and no shape does; give {label}"
+                f"{self.origin}: does not tell the number of attention heads (no "
+                f"{self.heads_option}), and no shape does; give {label}"
             )
         if not isinstance(number, int) or number < 1 or width % number:
             raise CheckpointError(f"{self.origin}: heads = {number!r}, expected a divisor of the width {width}")
@@ -365,14 +363,14 @@ def convert_tensors(
     integers = [renamed.sources[name] for name, tensor in renamed.tensors.items() if not tensor.is_floating_point()]
     if integers:
         raise CheckpointError(f"{origin}: not floating-point: {listing(integers)}; expected {expected}")
-    stated = {size: checkpoint.options.get(option) for size, option in size_names.items()}
+    sizes = {size: checkpoint.options.get(option) for size, option in size_names.items()}
     if checkpoint.options.get(f"{size_names['layers']}_to_keep"):
-        stated["layers"] = None  # layers were left out after the training that the options describe
+        sizes["layers"] = None  # layers were left out after the training that the options describe
     model = PretrainedFile(
         checkpoint,
         expected,
         *renamed,
-        stated_sizes=stated,
+        stated_sizes=sizes,
         heads_option=size_names["heads"],
         wiring={"family": family, **FAMILIES[family]} if family else {},
         **facts,

@@ -1,7 +1,7 @@
 """Reads pretrained models: a masked LM, the encoder of any known model, a causal language model.
 
-Each reader recognises what a file is, converts it by the table of its family, takes the parts it
-needs, and checks the shape of every tensor.
+Each reader recognises what a file is, converts it by the table of its family, takes the parts that
+it needs, and checks the shape of every tensor.
 """
 
 from typing import Callable, Mapping, Optional, Sequence
@@ -98,8 +98,8 @@ def _describe_unknown(checkpoint: Checkpoint, kind: str, converters: Converters,
 # ---- Masked LMs. ----
 
 MASKED_LM = (
-    "a masked LM of XLM-R's shape: a fairseq checkpoint, a VECO that was pre-trained here, or a folder "
-    "of model_type xlm-roberta"
+    "a masked LM of XLM-R's shape: a fairseq checkpoint, a VECO that was pre-trained here, or a "
+    "folder of model_type xlm-roberta"
 )
 MASKED_LMS: Converters = {
     "veco": veco.convert_masked_lm,
@@ -111,9 +111,8 @@ def read_masked_lm(path: PathLike, heads: Optional[int] = None, label: str = "he
     """Read a masked LM of XLM-R's shape, in the names of ``MaskedLM``, without the tied output.
 
     Args:
-        path: a fairseq ``model.pt`` (XLM-R, InfoXLM, or a VECO that was pre-trained here), a Hugging
-            Face XLM-RoBERTa folder (also a VECO's) or its weights file, or a folder with a fairseq
-            ``model.pt``.
+        path: a fairseq ``model.pt`` (XLM-R, InfoXLM, or a VECO that was pre-trained here) or its
+            folder, or a Hugging Face XLM-RoBERTa folder (also a VECO's) or its weights file.
         heads: number of heads, for a file that does not state it.
         label: how the caller's user gives the heads, for messages.
 
@@ -134,8 +133,8 @@ def read_masked_lm(path: PathLike, heads: Optional[int] = None, label: str = "he
 # ---- Encoders. ----
 
 ENCODER = (
-    "XLM-R, InfoXLM, mBART, mBART-50, NLLB, M2M-100, VECO (fairseq, Hugging Face), BERT (Hugging Face), "
-    "DeltaLM or an nlu_encoder"
+    "XLM-R, InfoXLM, mBART, mBART-50, NLLB, M2M-100, VECO (fairseq, Hugging Face), BERT (Hugging "
+    "Face), DeltaLM or an nlu_encoder"
 )
 ENCODERS: Converters = {
     "veco": veco.convert_encoder,
@@ -161,7 +160,7 @@ def read_encoder(
 
     Returns:
         the file; its ``layout`` is an :class:`EncoderLayout`. The rows of the embedding have the
-        order that a fairseq dictionary forces; segment embeddings are ``segment_embeddings.weight``.
+        order that a fairseq dictionary forces. Segments are ``segment_embeddings.weight``.
 
     Raises:
         CheckpointError: as :func:`read_masked_lm`.

@@ -1,4 +1,4 @@
-"""What the rows of an embedding mean, by the files beside it: tokenizers, dictionaries, languages."""
+"""Names the rows of an embedding by the files beside it: dictionaries, tokenizers, languages."""
 
 import importlib
 import logging
@@ -41,11 +41,11 @@ def name_rows(model: PretrainedFile, count: int, languages: Sequence[str] = ()) 
         languages: in the order of their rows, as the user states them.
 
     Raises:
-        CheckpointError: damaged files, or files that contradict each other, the weights or the user.
+        CheckpointError: damaged files, or some that contradict each other, the weights or the user.
     """
     folder, is_folder = model.checkpoint.folder, model.checkpoint.is_folder
     user = vocabulary.check_languages(languages, "languages that were given") if languages else ()
-    style, stated = STYLES.get(model.wiring["family"]), model.stated_languages
+    style, symbols = STYLES.get(model.wiring["family"]), model.stated_languages.symbols(user)
     listed = None
     entries = tokenizer_entries(folder, style, count, user) if is_folder else None
     if entries is not None:
@@ -53,31 +53,31 @@ def name_rows(model: PretrainedFile, count: int, languages: Sequence[str] = ()) 
             check_padding(entries, model.origin)
         model.entries = tuple(entries)
     else:
-        lists = _language_lists(folder, stated)
+        lists = _language_lists(folder, model.stated_languages)
         model.languages = next(iter(lists), None)
         beside = vocabulary.find_dictionary(folder, model.checkpoint.entries)
         if beside is None:
             return
         base = vocabulary.read_dictionary(beside)
         candidates = lists or ([user] if user else [])
-        entries, listed = _complete_dictionary(base, stated, candidates, count)
+        entries, listed = _complete_dictionary(base, model.stated_languages, candidates, count)
         model.name_rows(entries, beside)
     if listed is None and style:
         listed = vocabulary.languages_of(entries) or None
     if user and listed and user != listed:
         names = f"has the languages {','.join(listed)}; given were {','.join(user)}"
         raise CheckpointError(f"{model.origin}: {names}")
-    if not set(stated.symbols(user)) <= set(entries):
+    if not set(symbols) <= set(entries):
         reason = "has fewer rows behind its pieces than languages were given"
         raise CheckpointError(f"{model.origin}: {reason} ({','.join(user)})")
     model.languages = listed
 
 
-def _language_lists(folder: Path, stated: Languages) -> List[Tuple[str, ...]]:
+def _language_lists(folder: Path, languages: Languages) -> List[Tuple[str, ...]]:
     """Return the lists of languages that the file and the files beside it hold."""
-    files = [folder / name for name in (stated.file, vocabulary.LIST_NAME) if name]
+    files = [folder / name for name in (languages.file, vocabulary.LIST_NAME) if name]
     lists = [vocabulary.read_languages(file) for file in files if file.is_file()]
-    return [languages for languages in (stated.listed, *lists) if languages]
+    return [names for names in (languages.listed, *lists) if names]
 
 
 def _complete_dictionary(
@@ -120,12 +120,12 @@ def fairseq_order(entries: Sequence[str], family: str, origin: str) -> List[int]
         raise CheckpointError(f"{origin}: its vocabulary has no {names}")
     first = [entries.index(entry) for entry in SPECIAL]
     last = [entries.index(MASK)] if family == "bert" and MASK in entries else []
-    moved = {*first, *last}
-    return [*first, *(row for row in range(len(entries)) if row not in moved), *last]
+    special = {*first, *last}
+    return [*first, *(row for row in range(len(entries)) if row not in special), *last]
 
 
 def check_padding(entries: Sequence[str], origin: str) -> None:
-    """Raise CheckpointError if a tokenizer has ``<pad>`` elsewhere than positions are counted from."""
+    """Raise CheckpointError if a tokenizer has ``<pad>`` elsewhere than in fairseq's row."""
     if PAD in entries and entries.index(PAD) != PADDING_IDX:
         row = entries.index(PAD)
         place = f"the tokenizer beside it has {PAD} in row {row}; expected {PADDING_IDX}, as in XLM-R"

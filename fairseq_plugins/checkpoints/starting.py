@@ -68,8 +68,8 @@ def compare_order(langs: Sequence[str], trained: Optional[Sequence[str]], origin
         logger.warning(text, origin, option)
     elif list(trained) != list(langs):
         raise ValueError(
-            f"{option} {','.join(langs)}: {origin} was trained with {','.join(trained)}; give the same "
-            "languages in the same order, because the rows of their ids follow it"
+            f"{option} {','.join(langs)}: {origin} was trained with {','.join(trained)}; give the "
+            "same languages in the same order, because the rows of their ids follow it"
         )
 
 
@@ -78,5 +78,5 @@ def compare_start(langs: Sequence[str], options: Any, option: str) -> None:
     path = started_from(options)
     if path is not None:
         checkpoint = read_checkpoint(path)
-        stated = stock_languages(checkpoint, find_settings(checkpoint), "[{}]")
-        compare_order(langs, stated.listed, path, option)
+        languages = stock_languages(checkpoint, find_settings(checkpoint), "[{}]")
+        compare_order(langs, languages.listed, path, option)

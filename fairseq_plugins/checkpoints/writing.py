@@ -13,7 +13,9 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .reading import FINGERPRINT, CheckpointError, PathLike, fingerprint, stamped
+from .inspection import CheckpointError
+from .reading import FINGERPRINT, PathLike, fingerprint
+from .versions import stamped
 
 
 @contextlib.contextmanager

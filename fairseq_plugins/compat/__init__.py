@@ -9,7 +9,7 @@ import logging
 import os
 from typing import Dict, Set, Tuple
 
-from ..checkpoints.reading import summary
+from ..checkpoints.versions import summary
 from . import (  # noqa: F401  # each registers its patches
     batches,
     data_files,

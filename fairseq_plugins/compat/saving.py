@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict
 
 import torch
 
-from ..checkpoints.reading import check_versions, stamped
+from ..checkpoints.versions import check_versions, stamped
 from ..checkpoints.writing import atomic_file, memory_of
 from .patch import ModuleProxy, Patch, source_has
 

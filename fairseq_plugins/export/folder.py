@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, Union
 from torch import nn
 
 from ..checkpoints import fingerprint
-from ..checkpoints.reading import stamp
+from ..checkpoints.versions import stamp
 from .graphs import Graph, write_graphs
 
 logger = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from ..vocabulary import STYLES, Languages, as_dict, stock_languages
 logger = logging.getLogger(__name__)
 
 EXPECTED = (
-    "an mBART (learned positions) or a dense NLLB or M2M-100 (sinusoidal positions, norms before the "
-    "blocks): a fairseq checkpoint, or a Hugging Face folder of model_type mbart or m2m_100"
+    "an mBART (learned positions) or a dense NLLB or M2M-100 (sinusoidal positions, norms before "
+    "the blocks): a fairseq checkpoint, or a Hugging Face folder of model_type mbart or m2m_100"
 )
 MODEL_TYPES = {"mbart": "mbart", "m2m_100": "nllb"}
 """``model_type`` of a Hugging Face folder -> family of its encoder."""

@@ -37,8 +37,8 @@ from ..writing import atomic_path, save_tensors
 logger = logging.getLogger(__name__)
 
 EXPECTED = (
-    "a masked LM of XLM-R's shape: fairseq's (encoder.sentence_encoder.*, encoder.lm_head.* tied to "
-    "the embedding) or Hugging Face's (model_type xlm-roberta, roberta or camembert; roberta.* and "
+    "a masked LM of XLM-R's shape: fairseq's (encoder.sentence_encoder.*, encoder.lm_head.* tied "
+    "to the embedding) or Hugging Face's (model_type xlm-roberta, roberta or camembert; roberta.* and "
     "lm_head.*)"
 )
 MODEL_TYPES = ("xlm-roberta", "roberta", "camembert")
@@ -254,8 +254,8 @@ def _add_token_type(model: PretrainedFile) -> None:
 # ---- BERT. ----
 
 BERT_EXPECTED = (
-    "a Hugging Face BERT (model_type bert, hidden_act gelu, absolute positions, tensors bert.*), with "
-    "vocab.txt or tokenizer.json"
+    "a Hugging Face BERT (model_type bert, hidden_act gelu, absolute positions, tensors bert.*), "
+    "with vocab.txt or tokenizer.json"
 )
 
 
@@ -310,11 +310,11 @@ def write_masked_lm(
     """
     numbers: Dict[str, int] = dict(sizes if isinstance(sizes, Mapping) else dataclasses.asdict(sizes))
     rounded = _round(tensors, numbers, dtype, f"masked LM for {folder}")
-    stored = {exported_name(name): tensor for name, tensor in rounded.items()}
+    folder_tensors = {exported_name(name): tensor for name, tensor in rounded.items()}
     token_types = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
-    stored[exported_name("sentence_encoder.segment_embeddings.weight")] = token_types
+    folder_tensors[exported_name("sentence_encoder.segment_embeddings.weight")] = token_types
     Path(folder).mkdir(parents=True, exist_ok=True)
-    save_tensors(stored, Path(folder) / "model.safetensors")
+    save_tensors(folder_tensors, Path(folder) / "model.safetensors")
     config = {
         **{option: numbers[size] for size, option in FOLDER_SIZES.items()},
         "architectures": ["XLMRobertaForMaskedLM"],

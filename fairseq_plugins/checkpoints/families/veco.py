@@ -1,9 +1,9 @@
-"""VECO: fairseq's layout, released or of this package, and Hugging Face folders with cross-attention.
+"""VECO: fairseq's layout, released or of this package, and Hugging Face's with cross-attention.
 
 In fairseq's layout a VECO is a stock transformer of XLM-R's shape. Before it is fine-tuned, each
 decoder layer is one of the encoder's layers plus cross-attention. A VECO that was pre-trained here
 also has a masked-LM head, and states the row of ``<mask>``. Its encoder is of the family ``xlmr``.
-Embeddings are scaled by the square root of C in the released file, and not in those of this package.
+Embeddings are scaled by the square root of C in the released file, not in those of this package.
 """
 
 import logging
@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 
 EXPECTED = (
     "a VECO in fairseq's layout (encoder.* and decoder.* of XLM-R's shape, lm_head.* where it was "
-    "pre-trained here), or a Hugging Face folder of model_type xlm-roberta with cross_attention.* or "
-    "crossattention.*"
+    "pre-trained here), or a Hugging Face folder of model_type xlm-roberta with cross_attention.* "
+    "or crossattention.*"
 )
 SCALE_OPTION = "no_scale_embedding"
 PRETRAINED_HERE = "lm_head.dense.weight"
@@ -101,7 +101,7 @@ def mask_row(state: Mapping[str, Any], origin: str) -> Optional[int]:
 
 
 def recognises(checkpoint: Checkpoint) -> bool:
-    """Return True for a fairseq checkpoint of a VECO, by its architecture or else by its tensors."""
+    """Return True for a fairseq checkpoint of a VECO, by its architecture, else by its tensors."""
     if checkpoint.is_folder or not checkpoint.has_layers("encoder", "decoder"):
         return False
     if checkpoint.arch.startswith(("mbart", "bart")) or is_deltalm(checkpoint):
@@ -153,9 +153,9 @@ def convert_masked_lm(checkpoint: Checkpoint) -> PretrainedFile:
     model = _convert(checkpoint)
     if PRETRAINED_HERE not in model.tensors:
         raise CheckpointError(
-            f"{model.origin}: is a VECO for generation, without the head of a masked LM; expected one "
-            "as it was pre-trained here (lm_head.*), or its Hugging Face folder. An nlu_encoder takes "
-            "its encoder as it is"
+            f"{model.origin}: is a VECO for generation, without the head of a masked LM; expected "
+            "one as it was pre-trained here (lm_head.*), or its Hugging Face folder. An nlu_encoder "
+            "takes its encoder as it is"
         )
     options = {**checkpoint.options, SCALE_OPTION: not _is_scaled(model)}
     checkpoint.refuse(differing(options, roberta.WIRED), EXPECTED)
