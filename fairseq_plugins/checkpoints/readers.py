@@ -27,16 +27,15 @@ Converters = Mapping[str, Callable[[Checkpoint], PretrainedFile]]
 
 # ---- Recognise. ----
 
-EXPECTED = {
-    "veco": veco.EXPECTED,
-    "xlmr": roberta.EXPECTED,
-    "bert": roberta.BERT_EXPECTED,
-    "own": bart.OWN_EXPECTED,
-    "deltalm": deltalm.EXPECTED,
-    "bart": bart.EXPECTED,
-    "gpt": gpt.EXPECTED,
+FAIRSEQ_KINDS = {
+    "xlmr": "a masked LM of XLM-R's shape",
+    "own": "an nlu_encoder of this package",
+    "deltalm": "a DeltaLM file",
+    "veco": "a VECO",
+    "bart": "an encoder-decoder such as mBART or NLLB",
+    "gpt": "a fairseq transformer_lm",
 }
-"""Kind of file -> its description, for messages."""
+"""Kind of a fairseq checkpoint -> its name in messages."""
 
 MODEL_TYPES = {
     **dict.fromkeys(roberta.MODEL_TYPES, "xlmr"),
@@ -48,13 +47,11 @@ MODEL_TYPES = {
 
 
 def recognise(checkpoint: Checkpoint) -> str:
-    """Return the kind of a file, a key of :data:`EXPECTED`; empty if it is unknown.
+    """Return the kind of a file, as a key of the converters; empty if it is unknown.
 
     A folder states its ``model_type``. A fairseq checkpoint is recognised by its options or by the
     names of its tensors; only ``veco.guess_by_tensors`` looks at values.
     """
-    if veco.recognises(checkpoint):
-        return "veco"
     if roberta.recognises(checkpoint):
         return "xlmr"
     if checkpoint.is_folder:
@@ -64,6 +61,8 @@ def recognise(checkpoint: Checkpoint) -> str:
         return "own"
     if deltalm.recognises(checkpoint):
         return "deltalm"
+    if veco.recognises(checkpoint):
+        return "veco"
     if checkpoint.has_layers("encoder", "decoder"):
         return "bart"
     return "gpt" if checkpoint.has_layers("decoder") else ""
@@ -86,7 +85,7 @@ def _describe_unknown(checkpoint: Checkpoint, kind: str, converters: Converters,
         model_type = f"model_type = {checkpoint.model_type!r}"
         return f"{checkpoint.options_origin}: {model_type}, expected one of {types}"
     if kind:
-        return f"{checkpoint.origin}: is {EXPECTED[kind]}; expected {expected}"
+        return f"{checkpoint.origin}: is {FAIRSEQ_KINDS[kind]}; expected {expected}"
     entries = listing(sorted(map(str, checkpoint.entries)))
     names = listing(list(map(str, checkpoint.tensors)), 4)
     return (

@@ -12,7 +12,7 @@ ARROWS = {
     "checkpoints": frozenset(),
     "compat": frozenset({"checkpoints"}),  # one safe reading of files
     "scoring": frozenset({"ops"}),
-    "modules": frozenset({"ops"}),
+    "modules": frozenset({"ops", "checkpoints"}),
     "data": frozenset({"ops"}),
     "generators": frozenset({"modules", "ops"}),
     "criterions": frozenset({"ops", "scoring"}),

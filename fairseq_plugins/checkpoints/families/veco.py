@@ -23,7 +23,6 @@ from ..vocabulary import DICTIONARY_NAME, MASK, Languages, entries_beside
 from ..writing import save_checkpoint, start_state
 from . import roberta
 from .bart import SIZE_OPTIONS, find_wiring, has_xlmr_shape
-from .deltalm import recognises as is_deltalm
 
 logger = logging.getLogger(__name__)
 
@@ -101,10 +100,13 @@ def mask_row(state: Mapping[str, Any], origin: str) -> Optional[int]:
 
 
 def recognises(checkpoint: Checkpoint) -> bool:
-    """Return True for a fairseq checkpoint of a VECO, by its architecture, else by its tensors."""
+    """Return True for a VECO in fairseq's layout, by its architecture, else by its tensors.
+
+    A DeltaLM must have been recognised before.
+    """
     if checkpoint.is_folder or not checkpoint.has_layers("encoder", "decoder"):
         return False
-    if checkpoint.arch.startswith(("mbart", "bart")) or is_deltalm(checkpoint):
+    if checkpoint.arch.startswith(("mbart", "bart")):
         return False
     return checkpoint.arch.startswith("veco") or guess_by_tensors(checkpoint.tensors)
 
