@@ -1,9 +1,9 @@
 """Reads, converts, loads, averages and writes checkpoints. Imports torch and safetensors only.
 
-A pretrained file goes this way: ``inspection`` and ``reading`` read it without running code from it,
-``readers`` recognises it, a module of ``families`` renames its tensors by one table, ``fitting``
-brings rows and positions to the model, and ``loading`` loads strictly. Every tensor is accounted for,
-and every refusal names the file.
+A pretrained file goes this way: ``inspection`` and ``reading`` read it without running code from
+it, ``readers`` recognises it, a module of ``families`` renames its tensors by one table,
+``fitting`` brings rows and positions to the model, and ``loading`` loads strictly. Every tensor is
+accounted for, and every refusal names the file.
 """
 
 from .families.roberta import write_masked_lm

@@ -1,6 +1,7 @@
-"""Write the dictionary that names every row of an encoder: ``python -m fairseq_plugins.checkpoints.dictionary ENCODER DICT``.
+"""Write an encoder's dictionary: ``python -m fairseq_plugins.checkpoints.dictionary ENCODER DICT``.
 
-Data that is preprocessed with it fits the encoder: pieces, languages and ``<mask>`` have the encoder's rows.
+It names every row. Data that is preprocessed with it fits the encoder: pieces, languages and
+``<mask>`` have the encoder's rows.
 """
 
 import argparse
@@ -20,55 +21,75 @@ logger = logging.getLogger(__name__)
 
 
 def write_dictionary(folder: PathLike, path: PathLike, languages: Sequence[str] = ()) -> List[str]:
-    """Write a fairseq ``dict.txt`` at ``path`` that names every row of an encoder: languages and ``<mask>`` included, in order.
+    """Write a fairseq ``dict.txt`` that names every row of an encoder, in order.
 
-    ``languages``: in the order of their rows, for files that do not tell. Returns all entries, as many as the embedding has rows;
-    those that nothing names are called ``madeupword…``.
+    Args:
+        folder: of the encoder, or its file.
+        path: of the dictionary.
+        languages: in the order of their rows, for files that do not state them.
 
-    Raises CheckpointError: no file tells the entries or languages, or languages that are not those of the encoder.
+    Returns:
+        all entries, as many as the embedding has rows; those that nothing names are called
+        ``madeupword...``.
+
+    Raises:
+        CheckpointError: no file states the entries or languages, or languages that are not those
+            of the encoder.
     """
-    found = read_encoder(folder, 1, languages=languages)  # whatever heads it has
-    named, rows, origin = len(found.entries), found.layout.vocab_size, found.origin
-    if not named:
+    encoder = read_encoder(folder, 1, languages=languages)  # whatever heads it has
+    names, rows, origin = len(encoder.entries), encoder.layout.vocab_size, encoder.origin
+    if not names:
         raise CheckpointError(
-            f"{origin}: nothing beside it tells its entries; expected {DICTIONARY_NAME} or dict.LANG.txt (fairseq), "
-            "tokenizer.json, vocab.txt or a sentencepiece model with the language codes"
+            f"{origin}: nothing beside it tells its entries; expected {DICTIONARY_NAME} or "
+            "dict.LANG.txt (fairseq), tokenizer.json, vocab.txt or a sentencepiece model with the "
+            "language codes"
         )
-    if rows > named and found.layout.family in STYLES and not found.languages:
+    if rows > names and encoder.layout.family in STYLES and not encoder.languages:
         raise CheckpointError(
-            f"{origin}: has {rows:,} rows, of which {named:,} are named, and no list of its languages; give them, in the "
-            "order of the training (--langs), or put a dict.txt that has them beside it"
+            f"{origin}: has {rows:,} rows, of which {names:,} are named, and no list of its "
+            "languages; give them, in the order of the training (--langs), or put a dict.txt that "
+            "has them beside it"
         )
-    entries = [*found.entries, *(f"madeupword{index:04d}" for index in range(rows - named))]
-    seen: Dict[str, int] = {}
-    for index, entry in enumerate(entries):
-        if entry in seen:
-            raise CheckpointError(f"{origin}: entries {seen[entry]} and {index} are both {entry!r}")
-        if "\n" in entry or "\r" in entry:
-            raise CheckpointError(f"{origin}: entry {index} is {entry!r}, which no line of a dictionary can hold")
-        seen[entry] = index
+    entries = [*encoder.entries, *(f"madeupword{index:04d}" for index in range(rows - names))]
+    _check_lines(entries, origin)
     with atomic_path(path) as temporary:
-        temporary.write_text("".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :]), encoding="utf-8")
+        text = "".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :])
+        temporary.write_text(text, encoding="utf-8")
     return entries
+
+
+def _check_lines(entries: Sequence[str], origin: str) -> None:
+    """Raise CheckpointError if an entry occurs twice, or no line of a dictionary can hold it."""
+    rows: Dict[str, int] = {}
+    for row, entry in enumerate(entries):
+        if entry in rows:
+            pair = f"entries {rows[entry]} and {row} are both {entry!r}"
+            raise CheckpointError(f"{origin}: {pair}")
+        if "\n" in entry or "\r" in entry:
+            reason = f"entry {row} is {entry!r}, which no line of a dictionary can hold"
+            raise CheckpointError(f"{origin}: {reason}")
+        rows[entry] = row
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command; exit status 0, or 2 with a message."""
-    parser = argparse.ArgumentParser(prog="python -m fairseq_plugins.checkpoints.dictionary", description=__doc__)
+    program = "python -m fairseq_plugins.checkpoints.dictionary"
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument("encoder", metavar="ENCODER", help="file or folder of a pretrained encoder")
-    parser.add_argument("output", metavar="DICT", help="the dict.txt to write")
-    parser.add_argument(
-        "--langs",
-        metavar="LIST",
-        default="",
-        help="languages in the order of their rows, where no file tells them: a file with one per line, or en_XX,de_DE",
-    )
+    parser.add_argument("output", metavar="DICT", help="dict.txt to write")
+    forms = "a file with one per line, or en_XX,de_DE"
+    languages = f"languages in the order of their rows, if no file states them: {forms}"
+    parser.add_argument("--langs", metavar="LIST", default="", help=languages)
     args = parser.parse_args(argv)
 
     def work() -> None:
-        languages = read_languages(Path(args.langs)) if Path(args.langs).is_file() else args.langs.split(",")
-        entries = write_dictionary(args.encoder, args.output, [*filter(None, languages)])
-        logger.info("wrote %s: %d entries, the last of them %s", args.output, len(entries), " ".join(entries[-8:]))
+        if Path(args.langs).is_file():
+            languages = list(read_languages(Path(args.langs)))
+        else:
+            languages = [language for language in args.langs.split(",") if language]
+        entries = write_dictionary(args.encoder, args.output, languages)
+        last = " ".join(entries[-8:])
+        logger.info("wrote %s: %d entries, the last of them %s", args.output, len(entries), last)
 
     return run(parser, work)
 

@@ -135,9 +135,8 @@ def check_padding(entries: Sequence[str], origin: str) -> None:
 def check_count(entries: List[str], rows: int, file: Path) -> List[str]:
     """Return the entries. Raises CheckpointError if a file names more than there are rows."""
     if len(entries) > rows:
-        raise CheckpointError(
-            f"{file}: names {len(entries):,} entries, the embedding has {rows:,} rows; they must belong to one model"
-        )
+        counts = f"names {len(entries):,} entries, the embedding has {rows:,} rows"
+        raise CheckpointError(f"{file}: {counts}; they must belong to one model")
     return entries
 
 

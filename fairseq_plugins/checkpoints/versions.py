@@ -92,8 +92,8 @@ def check_retired(state: Mapping[str, Any], origin: str) -> None:
         if last is not None:
             name, value = option
             raise CheckpointError(
-                f"{origin}: needs {name} {value!r}, which fairseq_plugins {__version__} no longer has; "
-                f"the last version that reads it is fairseq_plugins {last}"
+                f"{origin}: needs {name} {value!r}, which fairseq_plugins {__version__} no longer "
+                f"has; the last version that reads it is fairseq_plugins {last}"
             )
 
 

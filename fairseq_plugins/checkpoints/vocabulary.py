@@ -109,20 +109,20 @@ def entries_beside(file: Path) -> List[str]:
     return read_dictionary(beside) if beside.is_file() else []
 
 
-def check_entries(entries: Sequence[str], symbols: Sequence[str], origin: str, where: str, remedy: str) -> None:
+def check_entries(entries: Sequence[str], symbols: Sequence[str], origin: str, place: str, remedy: str) -> None:
     """Compare the entries of a model with the data's dictionary, as far as both go.
 
     Args:
         entries: of the model.
         symbols: of the data's dictionary.
-        where: file that holds the entries, for messages.
+        place: file that holds the entries, for messages.
 
     Raises:
         ValueError: the first entry that differs.
     """
     for index, (entry, symbol) in enumerate(zip(entries, symbols)):
         if entry != symbol:
-            difference = f"{where} has {entry!r} as entry {index}, the data's dictionary {symbol!r}"
+            difference = f"{place} has {entry!r} as entry {index}, the data's dictionary {symbol!r}"
             raise ValueError(f"{origin}: {difference}; {remedy}")
 
 

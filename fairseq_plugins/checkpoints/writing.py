@@ -90,7 +90,11 @@ def save_checkpoint(state: Any, path: PathLike) -> None:
 
 
 def start_state(model: Mapping[str, Tensor], updates: int = 0, epoch: int = 1, **entries: Any) -> Dict[str, Any]:
-    """A fairseq checkpoint with the versions of this process, of which training can start; ``entries``: its other ones."""
+    """Return a fairseq checkpoint that training can start from, with this process's versions.
+
+    Args:
+        entries: further entries of the checkpoint.
+    """
     state: Dict[str, Any] = {"args": None, "cfg": None, "model": model, "criterion": None, "task_state": {}, **entries}
     state["optimizer_history"] = [{"num_updates": updates, "lr_scheduler_state": {}}]
     state["extra_state"] = {"train_iterator": {"epoch": epoch, "iterations_in_epoch": 0, "version": 2}}
@@ -98,7 +102,7 @@ def start_state(model: Mapping[str, Tensor], updates: int = 0, epoch: int = 1, *
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
-    """Write a safetensors file, which is replaced at once and may be read by whoever may read other new files.
+    """Write a safetensors file atomically, with the permissions of any other new file.
 
     Its header has the fingerprint of the tensors. Errors as of :func:`atomic_path`.
     """
@@ -117,12 +121,12 @@ def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
 
 
 def memory_of(tensor: Tensor) -> Tuple[Any, ...]:
-    """What two names of one tensor have in common: device, memory, shape, strides and dtype."""
+    """Return what two names of one tensor share: device, memory, shape, strides and dtype."""
     return tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
-    """Name -> the earlier name of the same tensor. One without elements is not tied."""
+    """Map each name of a tied tensor to its first name. Tensors without elements are not tied."""
     first: Dict[Any, str] = {}
     tied = {}
     for name, tensor in model.items():

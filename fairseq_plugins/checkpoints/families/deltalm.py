@@ -1,4 +1,4 @@
-"""DeltaLM: the release, which stores embeddings beside the sides, and this package's checkpoints."""
+"""DeltaLM: the release, with embeddings beside the sides, and this package's checkpoints."""
 
 import re
 
@@ -9,8 +9,8 @@ from ..vocabulary import DICTIONARY_NAME, entries_beside
 from .bart import SIZE_OPTIONS, find_wiring
 
 EXPECTED = (
-    "a DeltaLM file: {'weights': …} with src_embedding.*, encoder.*, tgt_embedding.*, decoder.*, or "
-    "a fairseq checkpoint"
+    "a DeltaLM file: {'weights': …} with src_embedding.*, encoder.*, tgt_embedding.*, decoder.*; "
+    "or a fairseq checkpoint"
 )
 _ENCODER, _DECODER = r"(?:encoder|src_embedding)\.", r"(?:decoder|tgt_embedding)\."
 _LAYER = r"\.layers\.(\d+)\."

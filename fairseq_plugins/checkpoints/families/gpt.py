@@ -12,8 +12,9 @@ from ..vocabulary import SPECIAL, find_dictionary, read_dictionary
 
 EXPECTED = (
     "a language model: a fairseq transformer_lm (decoder.embed_tokens, decoder.layers.*; no "
-    "adaptive softmax, no encoder), or a Hugging Face GPT-2 (model_type gpt2, tensors transformer.wte, "
-    "transformer.wpe, transformer.h.*, transformer.ln_f; output tied to the embedding)"
+    "adaptive softmax, no encoder), or a Hugging Face GPT-2 (model_type gpt2, tensors "
+    "transformer.wte, transformer.wpe, transformer.h.*, transformer.ln_f; output tied to the "
+    "embedding)"
 )
 OUTPUT = "output_projection.weight"
 _OUTPUT, _WORDS = f"decoder.{OUTPUT}", f"decoder.{WORDS}"

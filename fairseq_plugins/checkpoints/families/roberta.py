@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 EXPECTED = (
     "a masked LM of XLM-R's shape: fairseq's (encoder.sentence_encoder.*, encoder.lm_head.* tied "
-    "to the embedding) or Hugging Face's (model_type xlm-roberta, roberta or camembert; roberta.* and "
-    "lm_head.*)"
+    "to the embedding) or Hugging Face's (model_type xlm-roberta, roberta or camembert; roberta.* "
+    "and lm_head.*)"
 )
 MODEL_TYPES = ("xlm-roberta", "roberta", "camembert")
 EPSILON = 1e-5
