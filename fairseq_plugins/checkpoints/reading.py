@@ -174,8 +174,8 @@ def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
         # Not chained: torch's own text recommends to unpickle everything.
         raise CheckpointError(
             f"checkpoint {name}: refused, because it holds the pickled object "
-            f"{', '.join(objects)}, which could run code; get the file in safetensors form, or from a source that stores "
-            "tensors only"
+            f"{', '.join(objects)}, which could run code; get the file in safetensors form, or "
+            "from a source that stores tensors only"
         ) from None
 
 

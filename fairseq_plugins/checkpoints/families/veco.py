@@ -156,8 +156,8 @@ def convert_masked_lm(checkpoint: Checkpoint) -> PretrainedFile:
     if PRETRAINED_HERE not in model.tensors:
         raise CheckpointError(
             f"{model.origin}: is a VECO for generation, without the head of a masked LM; expected "
-            "one as it was pre-trained here (lm_head.*), or its Hugging Face folder. An nlu_encoder "
-            "takes its encoder as it is"
+            "one as it was pre-trained here (lm_head.*), or its Hugging Face folder. An "
+            "nlu_encoder takes its encoder as it is"
         )
     options = {**checkpoint.options, SCALE_OPTION: not _is_scaled(model)}
     checkpoint.refuse(differing(options, roberta.WIRED), EXPECTED)
