@@ -16,8 +16,8 @@ from ..checkpoints.fitting import MARKERS
 from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.readers import read_encoder
 from ..checkpoints.vocabulary import STYLES, check_entries, read_dictionary
+from ..common.fit_options import check_sizes
 from ..data.nlu_inputs import INPUT_FORMATS
-from ..modules.option_checks import check_sizes
 from ..modules.text_encoder import TextEncoder
 from .report import named_paths
 from .text import TextInputs, load_segmenter

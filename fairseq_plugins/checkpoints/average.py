@@ -1,8 +1,7 @@
-"""Average checkpoints: ``python -m fairseq_plugins.checkpoints.average --directory DIR --best 5``.
+"""Average checkpoints: ``python -m fairseq_plugins.checkpoints.average --directory DIR --best 5 --output FILE``.
 
-Works on every fairseq checkpoint, also on one that holds only the trained part of a model: a marker
-without elements names the frozen part and is copied. Averaging over different frozen parts fails
-because the names differ.
+Works on every fairseq checkpoint, also on those that hold only the trained part of a model (a frozen part is named by a
+marker without elements, which is copied; averaging over different frozen parts fails because the names differ).
 """
 
 import argparse
@@ -41,7 +40,9 @@ _RUN_ENTRIES = (
 # ---- Choose the files. ----
 
 
-def select_best(directory: PathLike, count: int, metric: Optional[str] = None, allow_fewer: bool = False) -> List[Path]:
+def select_best(
+    directory: PathLike, count: int, metric: Optional[str] = None, allow_fewer: bool = False
+) -> List[Path]:
     """Return the best files of ``--keep-best-checkpoints``, best first.
 
     The number in ``checkpoint.best_METRIC_VALUE.pt`` ranks them. The run's own options in a file
@@ -74,11 +75,15 @@ def _larger_is_better(path: Path) -> bool:
     options = as_dict(state.get("args")) or as_dict(config.get("checkpoint"))
     name = "maximize_best_checkpoint_metric"
     if name not in options:
-        raise CheckpointError(f"checkpoint {path}: its options lack {name}, expected those of a run")
+        raise CheckpointError(
+            f"checkpoint {path}: its options lack {name}, expected those of a run"
+        )
     return bool(options[name])
 
 
-def select_last(directory: PathLike, count: int, by: Optional[str] = None, allow_fewer: bool = False) -> List[Path]:
+def select_last(
+    directory: PathLike, count: int, by: Optional[str] = None, allow_fewer: bool = False
+) -> List[Path]:
     """Return the latest of ``checkpointEPOCH.pt`` or ``checkpoint_EPOCH_UPDATE.pt``, latest first.
 
     Args:
@@ -98,7 +103,9 @@ def select_last(directory: PathLike, count: int, by: Optional[str] = None, allow
     return _first(files, "--last", count, f"{directory}/checkpoint[_]N[_M].pt", allow_fewer)
 
 
-def _matching(directory: PathLike, pattern: "re.Pattern[str]") -> List[Tuple[Path, "re.Match[str]"]]:
+def _matching(
+    directory: PathLike, pattern: "re.Pattern[str]"
+) -> List[Tuple[Path, "re.Match[str]"]]:
     folder = Path(directory)
     if not folder.is_dir():
         raise CheckpointError(f"--directory {folder}: no such folder")
@@ -106,7 +113,9 @@ def _matching(directory: PathLike, pattern: "re.Pattern[str]") -> List[Tuple[Pat
     return [(file, match) for file, match in pairs if match]
 
 
-def _first(files: List[Path], option: str, count: int, pattern: str, allow_fewer: bool) -> List[Path]:
+def _first(
+    files: List[Path], option: str, count: int, pattern: str, allow_fewer: bool
+) -> List[Path]:
     if count < 1:
         raise CheckpointError(f"{option} {count}: expected at least 1")
     if not files or (len(files) < count and not allow_fewer):
@@ -153,7 +162,9 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
                 sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
     first = state["model"]
     means = {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
-    state["model"] = {name: means.get(tied.get(name, name), tensor) for name, tensor in first.items()}
+    state["model"] = {
+        name: means.get(tied.get(name, name), tensor) for name, tensor in first.items()
+    }
     extra = state.get("extra_state")
     for entries in (state, extra) if isinstance(extra, dict) else (state,):
         for name in _RUN_ENTRIES:
@@ -170,7 +181,9 @@ def _check_inputs(paths: Sequence[PathLike]) -> None:
         raise CheckpointError(f"--inputs: given more than once: {', '.join(sorted(twice))}")
 
 
-def _compare(model: Mapping[str, Tensor], first: Mapping[str, Tensor], origin: str, first_path: str) -> None:
+def _compare(
+    model: Mapping[str, Tensor], first: Mapping[str, Tensor], origin: str, first_path: str
+) -> None:
     different = sorted(set(model) ^ set(first))
     if different:
         difference = f"its tensors are not those of {first_path}; only one has {listing(different)}"
@@ -180,7 +193,9 @@ def _compare(model: Mapping[str, Tensor], first: Mapping[str, Tensor], origin: s
         if actual != expected:
             raise CheckpointError(f"{origin}: {name} is {actual}, but {expected} in {first_path}")
         if not tensor.is_floating_point() and not torch.equal(tensor, first[name]):
-            raise CheckpointError(f"{origin}: {name} is {tensor.dtype} and differs from {first_path}")
+            raise CheckpointError(
+                f"{origin}: {name} is {tensor.dtype} and differs from {first_path}"
+            )
 
 
 def _describe(tensor: Tensor) -> str:
@@ -199,26 +214,32 @@ def write_average(paths: Sequence[PathLike], output: PathLike) -> None:
     logger.info("wrote %s, the average of %d", output, len(paths))
 
 
-# ---- The command. ----
-
-
 def _parser() -> argparse.ArgumentParser:
-    program = "python -m fairseq_plugins.checkpoints.average"
-    parser = argparse.ArgumentParser(prog=program, description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins.checkpoints.average", description=__doc__
+    )
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--inputs", nargs="+", metavar="FILE", help="checkpoints to average")
+    source.add_argument("--inputs", nargs="+", metavar="FILE", help="the checkpoints to average")
     source.add_argument("--directory", metavar="DIR", help="a --save-dir, with --best or --last")
-    parser.add_argument("--output", required=True, metavar="FILE", help="averaged checkpoint")
+    parser.add_argument("--output", required=True, metavar="FILE", help="the averaged checkpoint")
     choice = parser.add_mutually_exclusive_group()
-    best = "number of the best checkpoints of --keep-best-checkpoints"
-    choice.add_argument("--best", type=int, metavar="N", help=best)
-    last = "number of the last epoch or interval checkpoints"
-    choice.add_argument("--last", type=int, metavar="N", help=last)
-    parser.add_argument("--metric", help="for --best: metric in the file names, if there are several")
-    by = "for --last: kind of checkpoint, if there are both"
-    parser.add_argument("--by", choices=("epochs", "updates"), help=by)
-    fewer = "average what there is if there are fewer than N"
-    parser.add_argument("--allow-fewer", action="store_true", help=fewer)
+    choice.add_argument(
+        "--best", type=int, metavar="N", help="the best N of --keep-best-checkpoints"
+    )
+    choice.add_argument(
+        "--last", type=int, metavar="N", help="the last N epoch or interval checkpoints"
+    )
+    parser.add_argument(
+        "--metric", help="for --best: the metric in the file names, when there are several"
+    )
+    parser.add_argument(
+        "--by", choices=("epochs", "updates"), help="for --last: which kind, when there are both"
+    )
+    parser.add_argument(
+        "--allow-fewer",
+        action="store_true",
+        help="average what there is when there are fewer than N",
+    )
     return parser
 
 

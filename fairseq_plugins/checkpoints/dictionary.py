@@ -1,7 +1,6 @@
-"""Write an encoder's dictionary: ``python -m fairseq_plugins.checkpoints.dictionary ENCODER DICT``.
+"""Write the dictionary that names every row of an encoder: ``python -m fairseq_plugins.checkpoints.dictionary ENCODER DICT``.
 
-It names every row. Data that is preprocessed with it fits the encoder: pieces, languages and
-``<mask>`` have the encoder's rows.
+Data that is preprocessed with it fits the encoder: pieces, languages and ``<mask>`` have the encoder's rows.
 """
 
 import argparse
@@ -73,23 +72,32 @@ def _check_lines(entries: Sequence[str], origin: str) -> None:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command; exit status 0, or 2 with a message."""
-    program = "python -m fairseq_plugins.checkpoints.dictionary"
-    parser = argparse.ArgumentParser(prog=program, description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins.checkpoints.dictionary", description=__doc__
+    )
     parser.add_argument("encoder", metavar="ENCODER", help="file or folder of a pretrained encoder")
-    parser.add_argument("output", metavar="DICT", help="dict.txt to write")
-    forms = "a file with one per line, or en_XX,de_DE"
-    languages = f"languages in the order of their rows, if no file states them: {forms}"
-    parser.add_argument("--langs", metavar="LIST", default="", help=languages)
+    parser.add_argument("output", metavar="DICT", help="the dict.txt to write")
+    parser.add_argument(
+        "--langs",
+        metavar="LIST",
+        default="",
+        help="languages in the order of their rows, where no file tells them: a file with one per line, or en_XX,de_DE",
+    )
     args = parser.parse_args(argv)
 
     def work() -> None:
-        if Path(args.langs).is_file():
-            languages = list(read_languages(Path(args.langs)))
-        else:
-            languages = [language for language in args.langs.split(",") if language]
-        entries = write_dictionary(args.encoder, args.output, languages)
-        last = " ".join(entries[-8:])
-        logger.info("wrote %s: %d entries, the last of them %s", args.output, len(entries), last)
+        languages = (
+            read_languages(Path(args.langs))
+            if Path(args.langs).is_file()
+            else args.langs.split(",")
+        )
+        entries = write_dictionary(args.encoder, args.output, [*filter(None, languages)])
+        logger.info(
+            "wrote %s: %d entries, the last of them %s",
+            args.output,
+            len(entries),
+            " ".join(entries[-8:]),
+        )
 
     return run(parser, work)
 

@@ -1,12 +1,9 @@
 """Exchange checkpoints with other programs, as safetensors and JSON.
 
-``python -m fairseq_plugins.checkpoints.export CHECKPOINT FOLDER`` writes model.safetensors,
-config.json and the dictionaries: what a model needs (tensors, options of model, task and decoding,
-versions, hashes), not what only training needs (optimizer, moving averages, metrics).
-
-``python -m fairseq_plugins.checkpoints.export import FOLDER CHECKPOINT`` makes a checkpoint of them
-that the stock commands read, also of the Hugging Face folder of a VECO, which generation and
-pre-training can then start from.
+``python -m fairseq_plugins.checkpoints.export CHECKPOINT FOLDER`` writes model.safetensors, config.json and the dictionaries: what
+a model needs (tensors, options of model, task and decoding, versions, hashes), not what only training needs (optimizer, moving
+averages, metrics). ``python -m fairseq_plugins.checkpoints.export import FOLDER CHECKPOINT`` makes a checkpoint of them that the
+stock commands read, also of the Hugging Face folder of a VECO, which generation and pre-training can then start from.
 """
 
 import argparse
@@ -155,7 +152,9 @@ def _dictionaries(
 
 def _task_options(state: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the options of the task by name; changing them changes the state."""
-    options = state["args"] if state.get("args") is not None else (state.get("cfg") or {}).get("task")
+    options = (
+        state["args"] if state.get("args") is not None else (state.get("cfg") or {}).get("task")
+    )
     options = vars(options) if isinstance(options, argparse.Namespace) else options
     return options if isinstance(options, dict) else {}
 
@@ -295,7 +294,9 @@ def from_json(value: Any, types: Mapping[str, str], pointer: str = "") -> Any:
     if isinstance(value, dict):
         value = {key: from_json(value[key], types, f"{pointer}/{_escape(key)}") for key in value}
     elif isinstance(value, list):
-        value = [from_json(member, types, f"{pointer}/{index}") for index, member in enumerate(value)]
+        value = [
+            from_json(member, types, f"{pointer}/{index}") for index, member in enumerate(value)
+        ]
     kind = types.get(pointer)
     if kind is not None and kind not in _BUILDERS:
         valid = ", ".join(_BUILDERS)
@@ -314,19 +315,22 @@ def _parser(importing: bool) -> argparse.ArgumentParser:
     if importing:
         description = "Make a fairseq checkpoint of an exported folder, or of VECO's."
         parser = argparse.ArgumentParser(prog=f"{PROGRAM} {IMPORT}", description=description)
-        veco = "the Hugging Face folder of a VECO (cross_attention.* or crossattention.*)"
-        parser.add_argument("folder", help=f"folder with {WEIGHTS} and {CONFIG}; or {veco}")
-        parser.add_argument("checkpoint", help="file to write; an existing one is not replaced")
+        others = "the Hugging Face folder of a VECO (cross_attention.* or crossattention.*)"
+        parser.add_argument("folder", help=f"with {WEIGHTS} and {CONFIG}; or {others}")
+        parser.add_argument("checkpoint", help="the file to write; another one is not replaced")
         return parser
     description = f"Write a fairseq checkpoint as {WEIGHTS} and {CONFIG}."
     back = f"The way back: {PROGRAM} {IMPORT} FOLDER CHECKPOINT"
     parser = argparse.ArgumentParser(prog=PROGRAM, description=description, epilog=back)
-    parser.add_argument("checkpoint", help="fairseq checkpoint; it is read without running code")
-    parser.add_argument("folder", help="folder to write, which may exist; no file is replaced")
+    parser.add_argument(
+        "checkpoint", help="any fairseq checkpoint; it is read without running code"
+    )
+    parser.add_argument("folder", help="made when missing; nothing in it is replaced")
     parser.add_argument("--half", action="store_true", help="store float16: half the size, rounded")
     choice = parser.add_mutually_exclusive_group()
-    data = "folder with dict*.txt, if it is not the run's data folder"
-    choice.add_argument("--data", metavar="DIR", help=data)
+    choice.add_argument(
+        "--data", metavar="DIR", help="where dict*.txt lie, when not in the run's data folder"
+    )
     choice.add_argument("--no-dictionaries", action="store_true", help="leave the dictionaries out")
     return parser
 
@@ -343,18 +347,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             _import(args.folder, args.checkpoint)
         else:
             check_folder(Path(args.folder))
-            dictionaries = not args.no_dictionaries
-            export_checkpoint(args.checkpoint, args.folder, args.data, dictionaries, args.half)
+            export_checkpoint(
+                args.checkpoint, args.folder, args.data, not args.no_dictionaries, args.half
+            )
 
     return run(parser, work)
 
 
 def _import(folder: str, checkpoint: str) -> None:
-    """Make the checkpoint, unless it exists with the same tensors.
-
-    Raises:
-        CheckpointError: another file exists, which is not replaced.
-    """
+    """Make the checkpoint; one that is there already stays, and must be what would be made (CheckpointError)."""
     file = Path(folder) / CONFIG
     is_veco = file.is_file() and versions.KEY not in read_json(file, "an export")
     if Path(checkpoint).is_file():

@@ -26,7 +26,9 @@ MARKERS = (
 """Names of tensors that the model makes itself and no file needs to have."""
 
 _DECODER_WORDS, _OUTPUT = f"decoder.{WORDS}", "decoder.output_projection.weight"
-_WORDS = re.compile(rf"(?:(?:encoder|decoder)\.)?{re.escape(WORDS)}|{re.escape(_OUTPUT)}|lm_head\.bias")
+_WORDS = re.compile(
+    rf"(?:(?:encoder|decoder)\.)?{re.escape(WORDS)}|{re.escape(_OUTPUT)}|lm_head\.bias"
+)
 _POSITIONS = re.compile(rf"(?:(encoder|decoder)\.)?{re.escape(POSITIONS)}")
 
 
@@ -51,7 +53,9 @@ class FitOptions(NamedTuple):
     dictionary: str
 
 
-def fit_rows(tensor: Tensor, target: Tensor, options: FitOptions, origin: str) -> Tuple[Tensor, str]:
+def fit_rows(
+    tensor: Tensor, target: Tensor, options: FitOptions, origin: str
+) -> Tuple[Tensor, str]:
     """Fit a token embedding to the number of entries of the dictionary.
 
     Args:
@@ -83,7 +87,9 @@ def fit_rows(tensor: Tensor, target: Tensor, options: FitOptions, origin: str) -
     return extended, f"{vocab - rows:,} random rows after the file's {rows:,} ({choice})"
 
 
-def fit_positions(tensor: Tensor, rows: int, unused: int, origin: str, option: str) -> Tuple[Tensor, str]:
+def fit_positions(
+    tensor: Tensor, rows: int, unused: int, origin: str, option: str
+) -> Tuple[Tensor, str]:
     """Cut a position embedding to a number of rows.
 
     Args:
@@ -135,7 +141,9 @@ class Filler:
         changes: name -> description of the rows that were cut or added.
     """
 
-    def __init__(self, model: Any, tensors: Dict[str, Tensor], options: FitOptions, origin: str) -> None:
+    def __init__(
+        self, model: Any, tensors: Dict[str, Tensor], options: FitOptions, origin: str
+    ) -> None:
         self.model, self.tensors = model, tensors
         self.options, self.origin = options, origin
         self.targets: Dict[str, Tensor] = model.state_dict()
@@ -166,7 +174,9 @@ class Filler:
             tensor = self.tensors[name]
             place = "the last row" if row == tensor.size(0) - 1 else f"row {row:,}"
             if index not in (None, row):
-                difference = f"{MASK} is entry {index} of the dictionary, but {place} of {self.origin}"
+                difference = (
+                    f"{MASK} is entry {index} of the dictionary, but {place} of {self.origin}"
+                )
                 raise ValueError(f"{difference}; {self.options.dictionary}")
             if index is None:
                 self.tensors[name] = torch.cat([tensor[:row], tensor[row + 1 :]])
@@ -209,7 +219,9 @@ class Filler:
             remedy = f"leave {self.options.tied} out"
             raise ValueError(f"{self.origin} has an output projection of its own; {remedy}")
 
-    def load(self, sources: Optional[Dict[str, str]] = None, random: Sequence[str] = ()) -> LoadReport:
+    def load(
+        self, sources: Optional[Dict[str, str]] = None, random: Sequence[str] = ()
+    ) -> LoadReport:
         """Fit all tensors, tie what the model ties, load them strictly, and log their sources.
 
         Args:

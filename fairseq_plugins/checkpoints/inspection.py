@@ -71,7 +71,9 @@ def check_file(stream: BinaryIO, origin: str, names: Set[str]) -> None:
         else:
             has_checksums = _check_legacy(stream, size, names)
     except MemoryError as error:
-        raise CheckpointError(f"checkpoint {origin}: asks for more memory than its {size:,} bytes can need") from error
+        raise CheckpointError(
+            f"checkpoint {origin}: asks for more memory than its {size:,} bytes can need"
+        ) from error
     except CheckpointError as error:
         raise CheckpointError(f"checkpoint {origin}: {error}") from None
     if not has_checksums:
@@ -139,7 +141,9 @@ def _check_legacy(stream: BinaryIO, size: int, names: Set[str]) -> bool:
 def _no_numbers(description: Any) -> CheckpointError:
     # numpy reads memory that is not its own if the description of another type is forged.
     text = str(description)[:80]
-    return CheckpointError(f"refused, it describes a numpy type by {text}; valid: arrays of numbers")
+    return CheckpointError(
+        f"refused, it describes a numpy type by {text}; valid: arrays of numbers"
+    )
 
 
 class _Named:
@@ -272,7 +276,9 @@ MOST_OPTIONS = 100_000
 DEEPEST = 50
 DEEPEST_CONTENT = 200
 _MOST_CHARACTERS, _MOST_ELEMENTS = 10_000, 100_000
-_LITERALS = "a number, text in quotes, True, False, None, or lists, tuples and dictionaries of these"
+_LITERALS = (
+    "a number, text in quotes, True, False, None, or lists, tuples and dictionaries of these"
+)
 _VALID = f"{_LITERALS}, joined by + and *"
 
 
@@ -285,9 +291,15 @@ def check_options(state: Any, origin: str) -> None:
     if not isinstance(state, Mapping):
         return
     _check_depth(state, origin)
-    options = [option for section in ("args", "cfg") for option in _texts(state.get(section), section, origin)]
+    options = [
+        option
+        for section in ("args", "cfg")
+        for option in _texts(state.get(section), section, origin)
+    ]
     for path, name, value in options:
-        refused = f"{origin}: refused, its stored option {path} is {_short(value)}, which fairseq would"
+        refused = (
+            f"{origin}: refused, its stored option {path} is {_short(value)}, which fairseq would"
+        )
         if name in EVALUATED and value.strip():
             try:
                 literal(value)
@@ -306,9 +318,15 @@ def _check_depth(state: Mapping[str, Any], origin: str) -> None:
         visited |= level.keys()
         children = [child for container in level.values() for child in _children(container)]
         containers = (Mapping, list, tuple, argparse.Namespace)
-        level = {id(child): child for child in children if isinstance(child, containers) and id(child) not in visited}
+        level = {
+            id(child): child
+            for child in children
+            if isinstance(child, containers) and id(child) not in visited
+        }
     if level:
-        raise CheckpointError(f"{origin}: refused, its content is nested deeper than {DEEPEST_CONTENT}")
+        raise CheckpointError(
+            f"{origin}: refused, its content is nested deeper than {DEEPEST_CONTENT}"
+        )
 
 
 def _children(container: Any) -> Iterable[Any]:

@@ -145,7 +145,9 @@ def layout_from(options: Mapping[str, Any], origin: str) -> EncoderLayout:
         entry, kind = getattr(layout, field.name), field.type
         if not isinstance(entry, (int, float) if kind is float else kind):  # type: ignore[arg-type]
             expected = getattr(kind, "__name__", kind)
-            raise CheckpointError(f"{origin}: its encoder_layout has {field.name} = {entry!r}, expected {expected}")
+            raise CheckpointError(
+                f"{origin}: its encoder_layout has {field.name} = {entry!r}, expected {expected}"
+            )
     return layout
 
 

@@ -38,7 +38,9 @@ class LoadReport:
         parts = []
         for pattern, rows in fold((name,) for name in names).items():
             reasons = {self.reasons.get(name, "") for (name,) in rows}
-            parts.append(pattern + (f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else ""))
+            parts.append(
+                pattern + (f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else "")
+            )
         return f"{group} {len(names)}" + (f": {', '.join(parts)}" if parts else "")
 
 
@@ -69,7 +71,9 @@ def _fold_column(pattern: str, names: Sequence[str]) -> str:
     return pattern.replace("{}", f"{{{text}}}")
 
 
-def load(module: nn.Module, tensors: Mapping[str, Tensor], allow_missing: Iterable[str] = ()) -> LoadReport:
+def load(
+    module: nn.Module, tensors: Mapping[str, Tensor], allow_missing: Iterable[str] = ()
+) -> LoadReport:
     """Copy tensors into a module, strictly; change nothing if anything does not fit.
 
     Args:
@@ -86,7 +90,9 @@ def load(module: nn.Module, tensors: Mapping[str, Tensor], allow_missing: Iterab
     state: Dict[str, Any] = module.state_dict(keep_vars=True)
     targets = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
     covered = {id(tensor) for name, tensor in targets.items() if name in tensors}
-    tied = {name: "tied" for name in targets if name not in tensors and id(targets[name]) in covered}
+    tied = {
+        name: "tied" for name in targets if name not in tensors and id(targets[name]) in covered
+    }
     missing = [name for name in targets if name not in tensors and name not in tied]
     patterns = [re.compile(pattern) for pattern in allow_missing]
     allowed = {name for name in missing if any(pattern.fullmatch(name) for pattern in patterns)}

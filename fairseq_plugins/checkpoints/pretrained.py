@@ -74,12 +74,16 @@ class Checkpoint:
 
     def has_layers(self, *sides: str) -> bool:
         """Return True if each of these sides has layers in fairseq's names."""
-        return all(any(name.startswith(f"{side}.layers.") for name in self.tensors) for side in sides)
+        return all(
+            any(name.startswith(f"{side}.layers.") for name in self.tensors) for side in sides
+        )
 
     def refuse(self, problems: Sequence[str], expected: str) -> None:
         """Raise CheckpointError if there are problems with the options."""
         if problems:
-            raise CheckpointError(f"{self.options_origin}: {'; '.join(problems)}; expected {expected}")
+            raise CheckpointError(
+                f"{self.options_origin}: {'; '.join(problems)}; expected {expected}"
+            )
 
 
 def find_weights(path: Path) -> Path:
@@ -96,8 +100,12 @@ def find_weights(path: Path) -> Path:
         raise CheckpointError(f"checkpoint {path}: holds {names}; name the file that is meant")
     if not present:
         is_split = any(path.glob("*.index.json"))
-        reason = "its weights are split over several files" if is_split else "the folder has no weights"
-        raise CheckpointError(f"checkpoint {path}: {reason}; expected one of {', '.join(_WEIGHT_NAMES)}")
+        reason = (
+            "its weights are split over several files" if is_split else "the folder has no weights"
+        )
+        raise CheckpointError(
+            f"checkpoint {path}: {reason}; expected one of {', '.join(_WEIGHT_NAMES)}"
+        )
     return path / present[0]
 
 
@@ -226,7 +234,9 @@ class PretrainedFile:
         tensor = self.tensors.get(name)
         if tensor is None or tensor.dim() != 2:
             shape = "" if tensor is None else f" but one of shape {tuple(tensor.shape)}"
-            raise CheckpointError(f"{self.origin}: has no matrix for {name}{shape}; expected {self.expected}")
+            raise CheckpointError(
+                f"{self.origin}: has no matrix for {name}{shape}; expected {self.expected}"
+            )
         return tensor
 
     # ---- Choose the parts that a caller needs. ----
@@ -285,7 +295,9 @@ class PretrainedFile:
         rows, width = self.matrix(prefix + WORDS).shape
         inner = self.matrix(prefix + "layers.0.fc1.weight").size(0)
         start = prefix + "layers."
-        numbers = {int(name[len(start) :].split(".")[0]) for name in self.tensors if name.startswith(start)}
+        numbers = {
+            int(name[len(start) :].split(".")[0]) for name in self.tensors if name.startswith(start)
+        }
         if numbers != set(range(len(numbers))):
             layers = f"{prefix.rstrip('.') or 'its'} layers {sorted(numbers)}"
             raise CheckpointError(f"{self.origin}: {layers} are not 0 to {len(numbers) - 1}")
@@ -328,7 +340,9 @@ class PretrainedFile:
                 f"{self.heads_option}), and no shape does; give {label}"
             )
         if not isinstance(number, int) or number < 1 or width % number:
-            raise CheckpointError(f"{self.origin}: heads = {number!r}, expected a divisor of the width {width}")
+            raise CheckpointError(
+                f"{self.origin}: heads = {number!r}, expected a divisor of the width {width}"
+            )
         return number
 
 
@@ -360,9 +374,15 @@ def convert_tensors(
         if re.fullmatch(transposed, name) and tensor.dim() == 2:
             tensors[name] = tensor.t().contiguous()
     renamed = rename_tensors(tensors, table, origin, expected)
-    integers = [renamed.sources[name] for name, tensor in renamed.tensors.items() if not tensor.is_floating_point()]
+    integers = [
+        renamed.sources[name]
+        for name, tensor in renamed.tensors.items()
+        if not tensor.is_floating_point()
+    ]
     if integers:
-        raise CheckpointError(f"{origin}: not floating-point: {listing(integers)}; expected {expected}")
+        raise CheckpointError(
+            f"{origin}: not floating-point: {listing(integers)}; expected {expected}"
+        )
     sizes = {size: checkpoint.options.get(option) for size, option in size_names.items()}
     if checkpoint.options.get(f"{size_names['layers']}_to_keep"):
         sizes["layers"] = None  # layers were left out after the training that the options describe

@@ -79,7 +79,9 @@ def _convert(path: PathLike, converters: Converters, expected: str) -> Pretraine
     return model
 
 
-def _describe_unknown(checkpoint: Checkpoint, kind: str, converters: Converters, expected: str) -> str:
+def _describe_unknown(
+    checkpoint: Checkpoint, kind: str, converters: Converters, expected: str
+) -> str:
     if checkpoint.is_folder:
         types = ", ".join(sorted(name for name in MODEL_TYPES if MODEL_TYPES[name] in converters))
         model_type = f"model_type = {checkpoint.model_type!r}"
@@ -106,7 +108,9 @@ MASKED_LMS: Converters = {
 }
 
 
-def read_masked_lm(path: PathLike, heads: Optional[int] = None, label: str = "heads=…") -> PretrainedFile:
+def read_masked_lm(
+    path: PathLike, heads: Optional[int] = None, label: str = "heads=…"
+) -> PretrainedFile:
     """Read a masked LM of XLM-R's shape, in the names of ``MaskedLM``, without the tied output.
 
     Args:
@@ -146,7 +150,10 @@ ENCODERS: Converters = {
 
 
 def read_encoder(
-    path: PathLike, heads: Optional[int] = None, label: str = "heads=…", languages: Sequence[str] = ()
+    path: PathLike,
+    heads: Optional[int] = None,
+    label: str = "heads=…",
+    languages: Sequence[str] = (),
 ) -> PretrainedFile:
     """Read the encoder of any known model, in the names of fairseq's ``TransformerEncoder``.
 
@@ -168,7 +175,9 @@ def read_encoder(
     model.take({"encoder.": ""}, "an encoder")
     name_rows(model, model.matrix(WORDS).size(0), languages)
     if not model.entries and model.padding_idx != PADDING_IDX:
-        raise CheckpointError(f"{model.origin}: no vocabulary lies beside it; expected {model.expected}")
+        raise CheckpointError(
+            f"{model.origin}: no vocabulary lies beside it; expected {model.expected}"
+        )
     model.find_sizes(heads, label)
     layout = model.layout = EncoderLayout(**{**model.sizes, **model.wiring})
     check_shapes(model.tensors, expected_shapes(layout), model.origin, model.expected)
@@ -186,7 +195,9 @@ CAUSAL_LM = "a Hugging Face GPT-2 (model_type gpt2) or a fairseq transformer_lm"
 CAUSAL_LMS: Converters = {"gpt": gpt.convert}
 
 
-def read_causal_lm(path: PathLike, heads: Optional[int] = None, label: str = "heads=…") -> PretrainedFile:
+def read_causal_lm(
+    path: PathLike, heads: Optional[int] = None, label: str = "heads=…"
+) -> PretrainedFile:
     """Read a causal language model, in the names of fairseq's ``TransformerDecoder``.
 
     Args:

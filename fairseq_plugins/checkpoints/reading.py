@@ -56,7 +56,9 @@ def allowed_globals() -> List[AllowedGlobal]:
     """
     numbers = {type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES}
     classes = [argparse.Namespace, numpy.ndarray, numpy.dtype, *numbers]
-    allowed: List[AllowedGlobal] = [(kind, f"{kind.__module__}.{kind.__qualname__}") for kind in classes]
+    allowed: List[AllowedGlobal] = [
+        (kind, f"{kind.__module__}.{kind.__qualname__}") for kind in classes
+    ]
     functions = {
         "_reconstruct": numpy.zeros(1).__reduce__()[0],
         "scalar": numpy.float64(0).__reduce__()[0],
@@ -100,7 +102,9 @@ def model_of(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]
     if isinstance(model, Mapping) and all(isinstance(tensor, Tensor) for tensor in model.values()):
         return dict(model)
     entries = ", ".join(sorted(map(str, checkpoint))[:10])
-    raise CheckpointError(f"checkpoint {path}: expected an entry 'model' with tensors, found {entries}")
+    raise CheckpointError(
+        f"checkpoint {path}: expected an entry 'model' with tensors, found {entries}"
+    )
 
 
 def read_safetensors(file: Path) -> Dict[str, Tensor]:
@@ -122,7 +126,10 @@ def read_safetensors(file: Path) -> Dict[str, Tensor]:
         )
     # An empty tensor would share the place of its neighbour, and torch refuses to save two dtypes
     # in one place.
-    return {name: tensor if tensor.numel() else torch.empty_like(tensor) for name, tensor in tensors.items()}
+    return {
+        name: tensor if tensor.numel() else torch.empty_like(tensor)
+        for name, tensor in tensors.items()
+    }
 
 
 def _check_readable(file: Path) -> None:

@@ -48,9 +48,12 @@ def stack_renames(source: str, target: str) -> Renames:
     norms = r"self_attn_layer_norm|encoder_attn_layer_norm|final_layer_norm"
     return {
         source + r"(embed_tokens|embed_positions)\.weight": target + r"\1.weight",
-        source + r"(?:layernorm_embedding|emb_layer_norm)\.(weight|bias)": (target + r"layernorm_embedding.\1"),
+        source + r"(?:layernorm_embedding|emb_layer_norm)\.(weight|bias)": (
+            target + r"layernorm_embedding.\1"
+        ),
         source + r"layer_norm\.(weight|bias)": target + r"layer_norm.\1",
-        layer + r"(self_attn|encoder_attn)\.([qkv]_proj|out_proj)\.(weight|bias)": new + r"\2.\3.\4",
+        layer + r"(self_attn|encoder_attn)\.([qkv]_proj|out_proj)\.(weight|bias)": new
+        + r"\2.\3.\4",
         layer + r"self_attn\.in_proj_(weight|bias)": tuple(
             rf"{new}self_attn.{projection}_proj.\2" for projection in "qkv"
         ),
@@ -66,7 +69,9 @@ def stack_buffers(source: str) -> Reasons:
     }
 
 
-def rename_tensors(tensors: Mapping[str, Tensor], table: NameTable, origin: str, expected: str) -> RenamedTensors:
+def rename_tensors(
+    tensors: Mapping[str, Tensor], table: NameTable, origin: str, expected: str
+) -> RenamedTensors:
     """Rename every tensor by a table.
 
     Args:
@@ -118,7 +123,9 @@ def _divide(name: str, tensor: Tensor, count: int, origin: str) -> Sequence[Tens
         return (tensor,)
     if tensor.dim() == 0 or tensor.size(0) % count:
         shape = tuple(tensor.shape)
-        raise CheckpointError(f"{origin}: {name} has shape {shape}; its rows must be a multiple of {count}")
+        raise CheckpointError(
+            f"{origin}: {name} has shape {shape}; its rows must be a multiple of {count}"
+        )
     return tensor.chunk(count)
 
 
@@ -132,4 +139,7 @@ def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
         if not isinstance(tensor, Tensor):
             kind = type(tensor).__name__
             raise CheckpointError(f"{origin}: {name} is of type {kind}, expected a tensor")
-    return {name: tensor.detach().float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    return {
+        name: tensor.detach().float() if tensor.is_floating_point() else tensor
+        for name, tensor in tensors.items()
+    }

@@ -128,7 +128,9 @@ def check_padding(entries: Sequence[str], origin: str) -> None:
     """Raise CheckpointError if a tokenizer has ``<pad>`` elsewhere than in fairseq's row."""
     if PAD in entries and entries.index(PAD) != PADDING_IDX:
         row = entries.index(PAD)
-        place = f"the tokenizer beside it has {PAD} in row {row}; expected {PADDING_IDX}, as in XLM-R"
+        place = (
+            f"the tokenizer beside it has {PAD} in row {row}; expected {PADDING_IDX}, as in XLM-R"
+        )
         raise CheckpointError(f"{origin}: {place}")
 
 
@@ -273,5 +275,8 @@ def _special_tokens(folder: Path) -> List[str]:
         for key in _SPECIAL_TOKEN_ENTRIES:
             tokens = content.get(key)
             if isinstance(tokens, list) and tokens:
-                return [str(token.get("content")) if isinstance(token, dict) else str(token) for token in tokens]
+                return [
+                    str(token.get("content")) if isinstance(token, dict) else str(token)
+                    for token in tokens
+                ]
     return []

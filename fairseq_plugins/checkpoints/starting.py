@@ -52,7 +52,9 @@ def left_closed(option: str, path: str, options: Any, task: Any) -> Optional[str
     return f"{option} {path}: was not opened, since {checkpoint} is there to be continued"
 
 
-def compare_order(langs: Sequence[str], trained: Optional[Sequence[str]], origin: str, option: str) -> None:
+def compare_order(
+    langs: Sequence[str], trained: Optional[Sequence[str]], origin: str, option: str
+) -> None:
     """Compare the languages of an option with those of a checkpoint, in their order.
 
     Args:

@@ -109,7 +109,9 @@ def entries_beside(file: Path) -> List[str]:
     return read_dictionary(beside) if beside.is_file() else []
 
 
-def check_entries(entries: Sequence[str], symbols: Sequence[str], origin: str, place: str, remedy: str) -> None:
+def check_entries(
+    entries: Sequence[str], symbols: Sequence[str], origin: str, place: str, remedy: str
+) -> None:
     """Compare the entries of a model with the data's dictionary, as far as both go.
 
     Args:
@@ -208,7 +210,9 @@ def task_options(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
     return as_dict(as_dict(checkpoint.get("cfg")).get("task"))
 
 
-def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], style: str) -> Languages:
+def stock_languages(
+    checkpoint: Mapping[str, Any], settings: Mapping[str, Any], style: str
+) -> Languages:
     """Return the languages that a fairseq checkpoint has as dictionary entries.
 
     Args:
@@ -220,7 +224,9 @@ def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], 
     options = {**settings, **task}
     style = _TASK_STYLES.get(str(options.get("lang_tok_style")), style)
     state = as_dict(checkpoint.get("task_state") or {}).get("languages")
-    if isinstance(state, Mapping):  # of mBART's task; the tasks of understanding keep the list alone
+    if isinstance(
+        state, Mapping
+    ):  # of mBART's task; the tasks of understanding keep the list alone
         state = state.get("langs")
     if state and isinstance(state, (list, tuple)):
         return Languages(tuple(map(str, state)), style=style)

@@ -44,7 +44,9 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
             reason = f"{error.strerror or error} ({shutil.disk_usage(target.parent).free:,} bytes free there)"
             raise OSError(error.errno or errno.EIO, reason, str(target)) from error
         raise
-    with contextlib.suppress(OSError):  # so that the new name survives a power cut, where the system can do that
+    with contextlib.suppress(
+        OSError
+    ):  # so that the new name survives a power cut, where the system can do that
         descriptor = os.open(place.parent, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -89,15 +91,26 @@ def save_checkpoint(state: Any, path: PathLike) -> None:
         torch.save(state, file)
 
 
-def start_state(model: Mapping[str, Tensor], updates: int = 0, epoch: int = 1, **entries: Any) -> Dict[str, Any]:
+def start_state(
+    model: Mapping[str, Tensor], updates: int = 0, epoch: int = 1, **entries: Any
+) -> Dict[str, Any]:
     """Return a fairseq checkpoint that training can start from, with this process's versions.
 
     Args:
         entries: further entries of the checkpoint.
     """
-    state: Dict[str, Any] = {"args": None, "cfg": None, "model": model, "criterion": None, "task_state": {}, **entries}
+    state: Dict[str, Any] = {
+        "args": None,
+        "cfg": None,
+        "model": model,
+        "criterion": None,
+        "task_state": {},
+        **entries,
+    }
     state["optimizer_history"] = [{"num_updates": updates, "lr_scheduler_state": {}}]
-    state["extra_state"] = {"train_iterator": {"epoch": epoch, "iterations_in_epoch": 0, "version": 2}}
+    state["extra_state"] = {
+        "train_iterator": {"epoch": epoch, "iterations_in_epoch": 0, "version": 2}
+    }
     return dict(stamped(state))
 
 

@@ -6,21 +6,10 @@ from typing import Any, Dict, Iterable, Mapping
 
 from fairseq.dataclass import ChoiceEnum
 
-from ..checkpoints.fitting import FitOptions
-from ..checkpoints.layouts import size_options
 from ..options import option
 
 EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
 USE_ITS_DICTIONARY = "run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols at its end"
-FIT_OPTIONS = FitOptions(
-    rows="error",
-    rows_option="--embedding-mismatch",
-    positions={"encoder": "--max-source-positions", "decoder": "--max-target-positions"},
-    shared="--share-all-embeddings",
-    tied="--share-all-embeddings and --share-decoder-input-output-embed",
-    dictionary=USE_ITS_DICTIONARY,
-)
-"""Names of the options in messages of ``checkpoints.fitting``."""
 
 
 def embedding_mismatch_option(more: str = "") -> Any:
@@ -34,38 +23,6 @@ def embedding_mismatch_option(more: str = "") -> Any:
 
 def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def fit_options(args: Any) -> FitOptions:
-    """Return :data:`FIT_OPTIONS` with the value of ``--embedding-mismatch``."""
-    return FIT_OPTIONS._replace(rows=str(args.embedding_mismatch))
-
-
-def side_sizes(sizes: Mapping[str, int], *sides: str) -> Dict[str, int]:
-    """Return option -> value for sides that are wired as a masked LM of these sizes."""
-    return {
-        option: sizes[size]
-        for side in sides
-        for size, option in size_options(side, "").items()
-        if size not in ("layers", "max_positions")
-    }
-
-
-def check_sizes(sizes: Mapping[str, Any], args: Any, origin: str, remedy: str = "") -> None:
-    """Compare the sizes of a file (option -> value) with the options that are set.
-
-    Raises:
-        ValueError: an option has another value; lists all of them.
-    """
-    wrong = []
-    for name, size in sizes.items():
-        stated = getattr(args, name, None)
-        if stated is not None and str(stated) != str(size):
-            wrong.append(f"{flag(name)} {stated} (valid here: {size})")
-    if wrong:
-        raise ValueError(
-            f"{origin} has other sizes than the architecture and the command line: {', '.join(wrong)}{remedy}"
-        )
 
 
 def frozen_path(cfg: Any, name: str, valid: str) -> str:

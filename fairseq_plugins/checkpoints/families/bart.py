@@ -42,7 +42,9 @@ NAMES = NameTable(
         r"(?:classification_heads?|qa_outputs|score)\..*": "head of another task",
     },
     refused={
-        r"(?:model\.)?(?:encoder|decoder)\.layers\.\d+\.(?:moe_layer|ffn)\..*": ("is a mixture of experts"),
+        r"(?:model\.)?(?:encoder|decoder)\.layers\.\d+\.(?:moe_layer|ffn)\..*": (
+            "is a mixture of experts"
+        ),
     },
 )
 

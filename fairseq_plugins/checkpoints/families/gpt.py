@@ -45,9 +45,13 @@ NAMES = NameTable(
     },
     refused={
         r"encoder\..*": "is a model with an encoder",
-        r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*": ("is the decoder of a model with an encoder"),
+        r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*": (
+            "is the decoder of a model with an encoder"
+        ),
         r"decoder\.(?:adaptive_softmax|embed_tokens\.embeddings)\..*": "has adaptive sizes",
-        r"decoder\.project_(?:in|out)_dim\..*": ("has another input or output width than its layers"),
+        r"decoder\.project_(?:in|out)_dim\..*": (
+            "has another input or output width than its layers"
+        ),
         _BLOCK + r"(?:crossattention|ln_cross_attn)\..*": "has cross-attention",
     },
 )

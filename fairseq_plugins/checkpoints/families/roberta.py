@@ -82,7 +82,10 @@ def module_renames(source: str, target: str) -> Renames:
     """Return the renames of weight and bias; old files call those of a norm gamma and beta."""
     is_norm = source.endswith(("LayerNorm", "layer_norm"))
     weight, bias = ("weight|gamma", "bias|beta") if is_norm else ("weight", "bias")
-    return {rf"{source}\.(?:{weight})": f"{target}.weight", rf"{source}\.(?:{bias})": f"{target}.bias"}
+    return {
+        rf"{source}\.(?:{weight})": f"{target}.weight",
+        rf"{source}\.(?:{bias})": f"{target}.bias",
+    }
 
 
 _STACK_RENAMES: Renames = {}
@@ -128,7 +131,9 @@ _FOLDER_WIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
 
 _TOP = r"(?:model_fast\.)?(?:(?:encoder|decoder)\.)?"
 _STACK = _TOP + r"sentence_encoder\."
-_SEQUENCE_PARTS = "embed_tokens|embed_positions|layers|layernorm_embedding|layer_norm|output_projection"
+_SEQUENCE_PARTS = (
+    "embed_tokens|embed_positions|layers|layernorm_embedding|layer_norm|output_projection"
+)
 FAIRSEQ_NAMES = NameTable(
     renames={
         **stack_renames(_STACK, "encoder."),
@@ -138,13 +143,19 @@ FAIRSEQ_NAMES = NameTable(
         **stack_buffers(_STACK),
         _TOP + r"classification_heads\..*": "classification head, unused by a masked LM",
         r"model_slow\..*": "InfoXLM's momentum copy",
-        r"queue|enqueue_cnt|queue_ptr|proj_matrix_(?:fast|slow)": ("InfoXLM's contrastive training state"),
+        r"queue|enqueue_cnt|queue_ptr|proj_matrix_(?:fast|slow)": (
+            "InfoXLM's contrastive training state"
+        ),
     },
     refused={
         _STACK + r"layer_norm\.(?:weight|bias)": "is a pre-norm model, as XLM-R XL and XXL are",
         _STACK + r"segment_embeddings\.weight": "is a BERT with segment embeddings",
-        r"encoder\.(?:masked_lm_pooler|lm_head_transform_weight|lm_output_learned_bias)\b.*": ("is a fairseq BERT"),
-        rf"(?:encoder|decoder)\.(?:{_SEQUENCE_PARTS})\b.*": ("is an encoder-decoder or language model such as mBART"),
+        r"encoder\.(?:masked_lm_pooler|lm_head_transform_weight|lm_output_learned_bias)\b.*": (
+            "is a fairseq BERT"
+        ),
+        rf"(?:encoder|decoder)\.(?:{_SEQUENCE_PARTS})\b.*": (
+            "is an encoder-decoder or language model such as mBART"
+        ),
     },
 )
 WIRED = {
@@ -175,7 +186,9 @@ def convert(checkpoint: Checkpoint) -> PretrainedFile:
         return convert_folder(checkpoint, FOLDER_NAMES, EXPECTED)
     checkpoint.refuse(differing(checkpoint.options, WIRED), EXPECTED)
     sizes = size_options("encoder", "max_positions")
-    return convert_tensors(checkpoint, FAIRSEQ_NAMES, sizes, EXPECTED, family="xlmr", copies=(TIED,), mask_is_last=True)
+    return convert_tensors(
+        checkpoint, FAIRSEQ_NAMES, sizes, EXPECTED, family="xlmr", copies=(TIED,), mask_is_last=True
+    )
 
 
 def convert_folder(checkpoint: Checkpoint, table: NameTable, expected: str) -> PretrainedFile:
@@ -187,7 +200,9 @@ def convert_folder(checkpoint: Checkpoint, table: NameTable, expected: str) -> P
     problems += differing(checkpoint.options, {**_FOLDER_WIRED, "pad_token_id": (PADDING_IDX, 0)})
     checkpoint.refuse(problems, expected)
     copies = (TIED, (_BIAS_COPY, "lm_head.bias"))
-    model = convert_tensors(checkpoint, table, FOLDER_SIZES, expected, family="xlmr", copies=copies, mask_is_last=True)
+    model = convert_tensors(
+        checkpoint, table, FOLDER_SIZES, expected, family="xlmr", copies=copies, mask_is_last=True
+    )
     _check_padding_row(model)
     rows = model.stated_sizes["max_positions"]
     longest = rows - PADDING_IDX - 1 if isinstance(rows, int) else None
@@ -266,7 +281,9 @@ def convert_bert(checkpoint: Checkpoint) -> PretrainedFile:
     problems = [*epsilon_problems(options, "layer_norm_eps"), *differing(options, valid)]
     checkpoint.refuse(problems, BERT_EXPECTED)
     sizes = {**FOLDER_SIZES, "segments": "type_vocab_size"}
-    model = convert_tensors(checkpoint, BERT_NAMES, sizes, BERT_EXPECTED, family="bert", padding_idx=-1)
+    model = convert_tensors(
+        checkpoint, BERT_NAMES, sizes, BERT_EXPECTED, family="bert", padding_idx=-1
+    )
     segments = model.tensors.get(_TOKEN_TYPES)
     has_segments = segments is not None and segments.dim() > 0
     model.wiring["segments"] = len(segments) if has_segments else 0  # type: ignore[arg-type]
@@ -308,7 +325,9 @@ def write_masked_lm(
         CheckpointError: names or shapes other than a masked LM's of these sizes, or numbers that
             ``dtype`` cannot hold.
     """
-    numbers: Dict[str, int] = dict(sizes if isinstance(sizes, Mapping) else dataclasses.asdict(sizes))
+    numbers: Dict[str, int] = dict(
+        sizes if isinstance(sizes, Mapping) else dataclasses.asdict(sizes)
+    )
     rounded = _round(tensors, numbers, dtype, f"masked LM for {folder}")
     folder_tensors = {exported_name(name): tensor for name, tensor in rounded.items()}
     token_types = torch.zeros(1, numbers["embed_dim"], dtype=dtype)

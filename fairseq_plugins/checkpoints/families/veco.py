@@ -16,7 +16,14 @@ from torch import Tensor
 from ..inspection import CheckpointError
 from ..layouts import MASK_ROW, WORDS, attention_shapes, masked_lm_shapes, size_options
 from ..loading import check_shapes
-from ..pretrained import PARTS, Checkpoint, PretrainedFile, convert_tensors, differing, open_checkpoint
+from ..pretrained import (
+    PARTS,
+    Checkpoint,
+    PretrainedFile,
+    convert_tensors,
+    differing,
+    open_checkpoint,
+)
 from ..reading import PathLike
 from ..renaming import NameTable, Renames, stack_buffers, stack_renames
 from ..vocabulary import DICTIONARY_NAME, MASK, Languages, entries_beside
@@ -66,7 +73,9 @@ NAMES = NameTable(
         r"classification_heads\..*": "head of another task",
     },
     refused={
-        r"(?:encoder|decoder)\.layer_norm\.(?:weight|bias)": ("has norms before the blocks, as mBART and no VECO"),
+        r"(?:encoder|decoder)\.layer_norm\.(?:weight|bias)": (
+            "has norms before the blocks, as mBART and no VECO"
+        ),
     },
 )
 
@@ -125,7 +134,9 @@ def _is_one_stack(tensors: Mapping[str, Any]) -> bool:
     first = tensors.get("decoder.layers.0.fc1.weight")
     if not isinstance(first, Tensor):
         return False
-    names = [name for name in tensors if re.fullmatch(r"encoder\.layers\.\d+\.fc1\.weight", str(name))]
+    names = [
+        name for name in tensors if re.fullmatch(r"encoder\.layers\.\d+\.fc1\.weight", str(name))
+    ]
     candidates = [tensors[name] for name in names if isinstance(tensors[name], Tensor)]
     return any(torch.equal(candidate, first) for candidate in candidates)
 
@@ -210,7 +221,10 @@ def read_veco_folder(path: PathLike) -> PretrainedFile:
 
 
 def _folder_shapes(sizes: Mapping[str, int]) -> Dict[str, Any]:
-    shapes = {name.replace("sentence_encoder.", "encoder."): shape for name, shape in masked_lm_shapes(sizes).items()}
+    shapes = {
+        name.replace("sentence_encoder.", "encoder."): shape
+        for name, shape in masked_lm_shapes(sizes).items()
+    }
     for layer in range(sizes["layers"]):
         shapes.update(attention_shapes(_CROSS.format(layer), sizes["embed_dim"]))
     return shapes
@@ -234,7 +248,9 @@ def write_veco(folder: PathLike, checkpoint: PathLike) -> PretrainedFile:
     options = _stock_options(model.sizes)
     save_checkpoint(start_state(state, cfg={"model": options}), checkpoint)
     logger.info("wrote %s: %s", checkpoint, model.report.summary())
-    text = "%s: its embeddings are not scaled (no_scale_embedding): fine-tune it without a scale too"
+    text = (
+        "%s: its embeddings are not scaled (no_scale_embedding): fine-tune it without a scale too"
+    )
     logger.info(text, checkpoint)
     return model
 

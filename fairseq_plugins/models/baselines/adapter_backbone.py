@@ -11,8 +11,9 @@ from ...checkpoints.pretrained import find_settings
 from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.starting import compare_order
 from ...checkpoints.vocabulary import as_list, check_entries, entries_beside, stock_languages, task_options
+from ...common.fit_options import FIT_OPTIONS
 from ...modules.model_options import sizes_of
-from ...modules.option_checks import FIT_OPTIONS, USE_ITS_DICTIONARY, flag
+from ...modules.option_checks import USE_ITS_DICTIONARY, flag
 
 OPTION = "--adapter-backbone"
 ADAPTERS = ".adapters."

@@ -15,8 +15,9 @@ from ...checkpoints.loading import listing, load
 from ...checkpoints.pretrained import PretrainedFile
 from ...checkpoints.readers import read_causal_lm
 from ...checkpoints.reading import fingerprint
+from ...common.fit_options import check_sizes
 from ...modules.frozen import Frozen
-from ...modules.option_checks import check_sizes, frozen_path
+from ...modules.option_checks import frozen_path
 from ...modules.prefix_decoder import PrefixDecoder
 
 logger = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ from ...checkpoints.fitting import Filler, layer_sources
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.readers import read_masked_lm
 from ...checkpoints.starting import left_closed
+from ...common.fit_options import check_sizes, fit_options, side_sizes
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.filled_model import FilledTransformer
 from ...modules.model_options import (
@@ -28,12 +29,9 @@ from ...modules.model_options import (
 from ...modules.option_checks import (
     EMBEDDING_POLICIES,
     check_choices,
-    check_sizes,
     check_wiring,
     defaults_of,
     embedding_mismatch_option,
-    fit_options,
-    side_sizes,
 )
 from ...options import option
 

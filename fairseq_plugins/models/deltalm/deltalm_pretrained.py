@@ -9,7 +9,8 @@ from ...checkpoints.fitting import Filler, layer_sources
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pretrained import PretrainedFile
 from ...checkpoints.readers import read_masked_lm
-from ...modules.option_checks import check_sizes, fit_options, flag, side_sizes
+from ...common.fit_options import check_sizes, fit_options, side_sizes
+from ...modules.option_checks import flag
 
 _ENCODER_PARTS = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 _BOTTOM = ("self_attn", "self_attn_layer_norm", "fc3", "fc4", "ffn_layer_norm")

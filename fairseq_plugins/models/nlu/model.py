@@ -15,9 +15,9 @@ from ...checkpoints.layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY
 from ...checkpoints.loading import load
 from ...checkpoints.readers import read_encoder
 from ...checkpoints.reading import PathLike
+from ...common.fit_options import fit_options
 from ...modules.filled_model import FilledModel
 from ...modules.model_options import as_namespace, register_architectures, writable
-from ...modules.option_checks import fit_options
 from ...modules.text_encoder import TextEncoder
 from . import nlu_pretrained
 from .config import ARCHITECTURES, OF_STOCK_ENCODER, POOLING_OF, NLUEncoderOptions, complete

@@ -24,7 +24,8 @@ from ...checkpoints.readers import read_encoder
 from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.starting import left_closed, started_from
 from ...checkpoints.vocabulary import MASK, STYLES, as_dict, check_entries, languages_of
-from ...modules.option_checks import check_sizes, flag
+from ...common.fit_options import check_sizes
+from ...modules.option_checks import flag
 
 logger = logging.getLogger(__name__)
 

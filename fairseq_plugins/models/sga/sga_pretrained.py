@@ -8,7 +8,8 @@ from fairseq.data import Dictionary
 from ...checkpoints.pretrained import PretrainedFile
 from ...checkpoints.readers import read_masked_lm
 from ...checkpoints.vocabulary import MASK, check_entries
-from ...modules.option_checks import USE_ITS_DICTIONARY, check_sizes, frozen_path
+from ...common.fit_options import check_sizes
+from ...modules.option_checks import USE_ITS_DICTIONARY, frozen_path
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,9 @@ from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
 from ...checkpoints.starting import left_closed
+from ...common.fit_options import fit_options
 from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable
-from ...modules.option_checks import defaults_of, fit_options
+from ...modules.option_checks import defaults_of
 from . import veco_pretrained
 from .config import ARCHITECTURES, VECOOptions, resolve
 from .prepared_model import PreparedModel

@@ -6,8 +6,8 @@ from typing import Dict, Optional, Sequence
 from torch import Tensor
 
 from ...checkpoints.fitting import FitOptions
+from ...common.fit_options import FIT_OPTIONS
 from ...modules.filled_model import FilledTransformer
-from ...modules.option_checks import FIT_OPTIONS
 from .config import VECOOptions
 from .layer_choice import LayerChoice
 

@@ -8,7 +8,7 @@ from ...checkpoints.loading import LoadReport
 from ...checkpoints.pretrained import PretrainedFile
 from ...checkpoints.readers import read_masked_lm
 from ...checkpoints.vocabulary import MASK
-from ...modules.option_checks import check_sizes, fit_options, side_sizes
+from ...common.fit_options import check_sizes, fit_options, side_sizes
 from .dictionary_map import cut_rows, kept_entries
 from .layer_choice import LayerChoice
 

@@ -1,0 +1,1 @@
+"""Glue to fairseq that two papers share: options, frozen sub-models, slots, samplers, data-bins."""
