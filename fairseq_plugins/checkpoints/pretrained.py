@@ -120,13 +120,24 @@ def open_checkpoint(path: PathLike, expected: str) -> Checkpoint:
     """
     file = find_weights(Path(path))
     entries = read_checkpoint(file)
-    for name in ("model", "weights"):
-        if isinstance(entries.get(name), Mapping):
-            return Checkpoint(file, entries, entries[name], False, find_settings(entries))
+    for key in ("model", "weights"):
+        if isinstance(entries.get(key), Mapping):
+            _check_names(entries[key], f"checkpoint {file}")
+            return Checkpoint(file, entries, entries[key], False, find_settings(entries))
+    _check_names(entries, f"checkpoint {file}")
     if not entries or not all(isinstance(entry, Tensor) for entry in entries.values()):
         names = listing(sorted(map(str, entries))) or "(none)"
         raise CheckpointError(f"checkpoint {file}: holds the entries {names}; expected {expected}")
     return Checkpoint(file, entries, entries, True, read_json(file.parent / CONFIG_NAME, expected))
+
+
+def _check_names(tensors: Mapping[Any, Any], origin: str) -> None:
+    for name in tensors:
+        if not isinstance(name, str):
+            kind = type(name).__name__
+            raise CheckpointError(
+                f"{origin}: the name of a tensor is of type {kind}, expected text"
+            )
 
 
 def find_settings(entries: Mapping[str, Any]) -> Dict[str, Any]:

@@ -193,10 +193,10 @@ def languages_of(entries: Sequence[str], languages: Sequence[str] = ()) -> Tuple
 
 
 def as_dict(options: Any) -> Dict[str, Any]:
-    """Return a mapping or namespace as a dictionary; empty for None."""
-    if options is None:
-        return {}
-    return dict(options) if isinstance(options, Mapping) else dict(vars(options))
+    """Return a mapping or namespace as a dictionary; empty for anything else."""
+    if isinstance(options, Mapping):
+        return dict(options)
+    return dict(getattr(options, "__dict__", {}))
 
 
 def as_list(names: Any) -> List[str]:

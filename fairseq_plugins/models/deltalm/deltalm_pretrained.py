@@ -1,4 +1,4 @@
-"""Fills a DeltaLM from a DeltaLM file or from a masked LM; every tensor has a source, which is logged."""
+"""Fills a DeltaLM from a DeltaLM file or a masked LM; the source of every tensor is logged."""
 
 from typing import Any, Dict, Tuple
 
@@ -60,9 +60,9 @@ def _fill_from_masked_lm(model: Any, args: Any, path: str, origin: str) -> LoadR
 
 def _check_block(pretrained: PretrainedFile, block: str, origin: str) -> None:
     is_interleaved = any(".fc3." in name for name in pretrained.tensors)
-    stored = "interleaved" if is_interleaved else "vanilla"
+    kind = "interleaved" if is_interleaved else "vanilla"
     if (block == "vanilla") == is_interleaved:
-        raise ValueError(f"{origin} has {stored} decoder blocks; give --decoder-block {stored}")
+        raise ValueError(f"{origin} has {kind} decoder blocks; give --decoder-block {kind}")
 
 
 def sizes_of(pretrained: PretrainedFile) -> Dict[str, int]:
@@ -110,6 +110,6 @@ def _interleaved_sources(masked_lm: PretrainedFile, layers: int) -> Dict[str, st
         start = f"sentence_encoder.layers.{layer}."
         for name in masked_lm.tensors:
             if name.startswith(start):
-                part, _, rest = name[len(start) :].partition(".")
-                sources[f"decoder.layers.{layer // 2}.{parts[part]}.{rest}"] = name
+                part, _, suffix = name[len(start) :].partition(".")
+                sources[f"decoder.layers.{layer // 2}.{parts[part]}.{suffix}"] = name
     return sources
