@@ -14,7 +14,8 @@ from torch import Tensor
 
 from ..checkpoints.families.bart import SHARED
 from ..checkpoints.layouts import WORDS
-from ..checkpoints.pretrained import PretrainedFile, find_settings, find_weights
+from ..checkpoints.opening import find_settings, find_weights
+from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.vocabulary import CONFIG_NAME, read_json
 

@@ -23,8 +23,9 @@ from torch import Tensor
 from ..own_commands import run
 from . import reading, versions
 from .families.veco import write_veco
-from .inspection import DEEPEST_CONTENT, CheckpointError, check_options
+from .inspection import CheckpointError
 from .loading import listing
+from .stored_options import DEEPEST_CONTENT, check_options
 from .vocabulary import read_json
 from .writing import atomic_path, save_checkpoint, save_tensors, start_state, tied_names
 

@@ -18,7 +18,8 @@ from .layouts import (
     masked_lm_shapes,
 )
 from .loading import check_shapes, listing
-from .pretrained import Checkpoint, PretrainedFile, open_checkpoint
+from .opening import Checkpoint, open_checkpoint
+from .pretrained import PretrainedFile
 from .reading import PathLike
 from .rows import fairseq_order, name_rows
 from .vocabulary import DICTIONARY_NAME, entries_beside

@@ -16,7 +16,8 @@ import safetensors
 import torch
 from torch import Tensor
 
-from .inspection import CheckpointError, DamagedCheckpoint, check_file, check_options
+from .inspection import CheckpointError, DamagedCheckpoint, check_file
+from .stored_options import check_options
 from .versions import check_versions
 
 PathLike = Union[str, "os.PathLike[str]"]

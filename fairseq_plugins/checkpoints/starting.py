@@ -8,7 +8,7 @@ import logging
 import os
 from typing import Any, Optional, Sequence
 
-from .pretrained import find_settings
+from .opening import find_settings
 from .reading import read_checkpoint
 from .vocabulary import stock_languages
 

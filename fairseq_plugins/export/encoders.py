@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..checkpoints import read_checkpoint
 from ..checkpoints.layouts import LAYOUT_ENTRY
-from ..checkpoints.pretrained import find_settings
+from ..checkpoints.opening import find_settings
 from ..checkpoints.readers import read_encoder
 from ..checkpoints.rows import sentencepiece_in
 from ..checkpoints.vocabulary import SPECIAL, task_options

@@ -16,7 +16,8 @@ import torch
 from ..checkpoints import read_checkpoint, read_masked_lm, write_masked_lm
 from ..checkpoints.families import deltalm, roberta, veco
 from ..checkpoints.layouts import LAYOUT_ENTRY
-from ..checkpoints.pretrained import Checkpoint, PretrainedFile, find_settings, find_weights
+from ..checkpoints.opening import Checkpoint, find_settings, find_weights
+from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.reading import PathLike, model_of
 from ..checkpoints.rows import sentencepiece_in
 from ..checkpoints.vocabulary import CONFIG_NAME, DICTIONARY_NAME, SPECIAL

@@ -19,7 +19,8 @@ from ..checkpoints.layouts import (
     family_layout,
 )
 from ..checkpoints.loading import check_shapes
-from ..checkpoints.pretrained import Checkpoint, PretrainedFile, differing
+from ..checkpoints.opening import Checkpoint, differing
+from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.readers import read_encoder
 from ..checkpoints.renaming import NameTable, float_tensors, rename_tensors, stack_buffers, stack_renames
 from ..checkpoints.vocabulary import SPECIAL, as_dict, task_options

@@ -21,7 +21,7 @@ from ..checkpoints.layouts import (
     family_layout,
 )
 from ..checkpoints.loading import check_shapes
-from ..checkpoints.pretrained import Checkpoint, differing, find_weights
+from ..checkpoints.opening import Checkpoint, differing, find_weights
 from ..checkpoints.reading import PathLike
 from ..checkpoints.renaming import NameTable, float_tensors, rename_tensors, stack_buffers, stack_renames
 from ..checkpoints.vocabulary import CONFIG_NAME, as_list, read_json, stock_languages, task_options

@@ -17,7 +17,8 @@ from ..layouts import (
     layout_from,
     size_options,
 )
-from ..pretrained import Checkpoint, PretrainedFile, convert_tensors, differing
+from ..opening import Checkpoint, differing
+from ..pretrained import PretrainedFile, convert_tensors
 from ..renaming import NameTable, stack_buffers, stack_renames
 from ..vocabulary import STYLES, Languages, as_dict, stock_languages
 

@@ -2,7 +2,8 @@
 
 import re
 
-from ..pretrained import Checkpoint, PretrainedFile, convert_tensors, open_checkpoint
+from ..opening import Checkpoint, open_checkpoint
+from ..pretrained import PretrainedFile, convert_tensors
 from ..reading import PathLike
 from ..renaming import NameTable, stack_buffers, stack_renames
 from ..vocabulary import DICTIONARY_NAME, entries_beside

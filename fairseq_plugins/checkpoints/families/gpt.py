@@ -6,7 +6,8 @@ import torch
 
 from .. import rows
 from ..layouts import POSITIONS, WORDS, epsilon_problems, size_options
-from ..pretrained import Checkpoint, PretrainedFile, convert_tensors, differing
+from ..opening import Checkpoint, differing
+from ..pretrained import PretrainedFile, convert_tensors
 from ..renaming import NameTable, stack_buffers, stack_renames
 from ..vocabulary import SPECIAL, find_dictionary, read_dictionary
 

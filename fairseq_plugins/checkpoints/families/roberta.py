@@ -27,7 +27,8 @@ from ..layouts import (
     size_options,
 )
 from ..loading import check_shapes, listing
-from ..pretrained import Checkpoint, PretrainedFile, convert_tensors, differing
+from ..opening import Checkpoint, differing
+from ..pretrained import PretrainedFile, convert_tensors
 from ..reading import PathLike, fingerprint
 from ..renaming import NameTable, Renames, stack_buffers, stack_renames
 from ..rows import check_padding, tokenizer_entries

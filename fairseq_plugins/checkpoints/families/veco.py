@@ -16,14 +16,8 @@ from torch import Tensor
 from ..inspection import CheckpointError
 from ..layouts import MASK_ROW, WORDS, attention_shapes, masked_lm_shapes, size_options
 from ..loading import check_shapes
-from ..pretrained import (
-    PARTS,
-    Checkpoint,
-    PretrainedFile,
-    convert_tensors,
-    differing,
-    open_checkpoint,
-)
+from ..opening import Checkpoint, differing, open_checkpoint
+from ..pretrained import PARTS, PretrainedFile, convert_tensors
 from ..reading import PathLike
 from ..renaming import NameTable, Renames, stack_buffers, stack_renames
 from ..vocabulary import DICTIONARY_NAME, MASK, Languages, entries_beside

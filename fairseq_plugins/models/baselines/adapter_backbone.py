@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...checkpoints.fitting import Filler
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pretrained import find_settings
+from ...checkpoints.opening import find_settings
 from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.starting import compare_order
 from ...checkpoints.vocabulary import as_list, check_entries, entries_beside, stock_languages, task_options

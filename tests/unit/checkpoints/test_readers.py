@@ -112,7 +112,10 @@ def _tensors(edit):
         (_set(no_token_positional_embeddings=True), "no_token_positional_embeddings"),
         (_set(encoder_attention_heads=None), "does not tell the number of attention heads"),
         (lambda content: content.pop("model"), "holds the entries"),
-        (lambda content: content["model"].update({7: torch.ones(1)}), "the name of a tensor is of type int, expected text"),
+        (
+            lambda content: content["model"].update({7: torch.ones(1)}),
+            "the name of a tensor is of type int, expected text",
+        ),
         (lambda content: content.update(args=[1, 2]), "does not tell the number of attention heads"),
     ],
 )
