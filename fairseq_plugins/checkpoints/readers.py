@@ -166,7 +166,7 @@ def read_encoder(
         languages: in the order of their rows, for files that do not state them.
 
     Returns:
-        the file; its ``layout`` is an :class:`EncoderLayout`. The rows of the embedding have the
+        the file; its ``layout`` is an ``EncoderLayout``. The rows of the embedding have the
         order that a fairseq dictionary forces. Segments are ``segment_embeddings.weight``.
 
     Raises:
@@ -208,7 +208,7 @@ def read_causal_lm(
         label: how the caller's user gives the heads, for messages.
 
     Returns:
-        the file; its ``layout`` is a :class:`CausalLMLayout`. A tied output projection is left out.
+        the file; its ``layout`` is a ``CausalLMLayout``. A tied output projection is left out.
 
     Raises:
         CheckpointError: as :func:`read_masked_lm`.
