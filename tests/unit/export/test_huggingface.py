@@ -386,10 +386,7 @@ def test_pieces_that_no_tokenizer_can_repeat_are_named(tmp_path, caplog):
     ("change", "message"),
     [
         ({"final_logits_bias": torch.ones(1, 28)}, "final_logits_bias is not 0"),
-        (
-            {"model.decoder.layers.0.adapter.weight": torch.ones(2)},
-            r"unknown tensors model\.decoder\.layers\.0\.adapter",
-        ),
+        ({"model.decoder.layers.0.adapter.weight": torch.ones(2)}, "unknown tensors .*adapter"),
         ({"model.encoder.layers.1.fc1.weight": torch.ones(3, 16)}, r"wrong shapes: encoder\.layers\.1\.fc1\.weight"),
     ],
 )
