@@ -2,7 +2,7 @@
 
 import logging
 import re
-from typing import Any, Dict, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ _ENCODER_OUTPUT = "encoder.output_projection.weight"
 _STATE = "the state to load"
 
 
-def layers_of(state: Dict[str, Tensor], side: str) -> int:
+def layers_of(state: Mapping[str, Tensor], side: str) -> int:
     """Layers that a state has on one side. Raises ValueError: their numbers are not 0, 1, 2 ..."""
     found = {int(match.group(2)) for match in map(_LAYER.fullmatch, state) if match and match.group(1) == side}
     if found != set(range(len(found))):
@@ -48,7 +48,7 @@ def first_unequal(pairs: Mapping[str, Tuple[Tensor, Optional[Tensor]]]) -> Optio
     return next((name for name, differs in zip(differ, found) if differs), None)
 
 
-def first_untied(state: Dict[str, Tensor]) -> Optional[str]:
+def first_untied(state: Mapping[str, Tensor]) -> Optional[str]:
     """The first tensor of a decoder layer (without cross-attention) that differs from the encoder layer's; None = none does."""
     pairs = {}
     for name, tensor in state.items():
@@ -94,12 +94,84 @@ def check_tied_state(model: Any, state: Dict[str, Tensor]) -> None:
         )
 
 
-class StackReader:
-    """Turns the state of a pretrained stack into that of a translation model, in place; leaves the state of a run as it is.
+Choices = Mapping[str, Optional[Tuple[int, ...]]]
+"""Side -> layers to choose; None if the state has the model's."""
 
-    A state is one of a stack when it has a head, when it has all layers of the stack and the model has not, or when encoder and
-    decoder have equal layers: training parts them. That of a translator of all layers is told from it by its rows, as many as its
-    dictionary has entries, until an update has moved something: the first one of a warm-up has the learning rate 0.
+
+class StateKind(NamedTuple):
+    """Kind of a state, as :func:`guess_kind` guesses it.
+
+    Attributes:
+        is_stack: of a pretrained stack, to be adapted; else of a run, which stays as it is.
+        is_released: of the authors' pre-training for certain; its last row is that of ``<mask>``.
+        is_tied: of another pre-training than this package's, with equal layers on both sides.
+    """
+
+    is_stack: bool
+    is_released: bool = False
+    is_tied: bool = False
+
+
+def guess_kind(model: Any, state: Mapping[str, Tensor], choices: Choices) -> StateKind:
+    """Guess whether a state is that of a pretrained stack or of a run.
+
+    It is a stack's if it has a head, if it has all layers of the stack and the model has not, or if
+    encoder and decoder have equal layers: training parts them. A translator of all layers has equal
+    layers too until an update has moved something (the first one of a warm-up has the learning rate
+    0). It is told from a stack by its rows, as many as its dictionary has entries. This is the only
+    place where rows are counted to find out what a state is.
+
+    Args:
+        model: a prepared translation model.
+
+    Raises:
+        ValueError: it cannot be told.
+    """
+    has_head = any(_HEADS.fullmatch(name) for name in state)
+    if PRETRAINED_HERE in state:
+        return StateKind(is_stack=True)
+    is_square = layers_of(state, "encoder") == layers_of(state, "decoder")
+    is_tied = is_square and first_untied(state) is None
+    has_more = has_head or _ENCODER_OUTPUT in state or any(choices.values())
+    if is_tied and has_more:
+        return StateKind(is_stack=True, is_released=True, is_tied=True)
+    if has_head or any(choices.values()):
+        return StateKind(is_stack=True)
+    if not is_tied:
+        return StateKind(is_stack=False)
+    rows = {name: state[name].size(0) for name in _WORDS if name in state}
+    entries = {name: len(getattr(model, name.split(".")[0]).dictionary) for name in rows}
+    if model.kept_rows is None or rows != entries:
+        return StateKind(is_stack=True, is_tied=True)
+    scales = not model.cfg.no_scale_embedding
+    is_stack = scales and not _rows_are_cut(model.kept_rows, set(rows.values()))
+    return StateKind(is_stack, is_tied=True)
+
+
+def _rows_are_cut(kept_rows: Sequence[bool], sizes: Set[int]) -> bool:
+    """Return True if rows, as many as the dictionary has entries, were cut by its map.
+
+    Raises:
+        ValueError: it cannot be told.
+    """
+    listed = SPECIAL_ROWS + len(kept_rows)
+    if not sizes & {listed, listed + 1}:
+        return True
+    if not all(kept_rows):
+        raise ValueError(
+            f"the state to load has {max(sizes):,} rows, as many as the data's dictionary has entries "
+            f"and as many as --resized-dict-map was written for ({listed:,}, and one for {MASK}): it "
+            "cannot be told whether they are cut already. Valid: a file that `python -m "
+            "data_prep.cut_vocabulary` has cut, without the map; or, where a run of all layers is to "
+            "go on, a checkpoint of its second update or later"
+        )
+    return False
+
+
+class StackReader:
+    """Turns the state of a pretrained stack into that of a translation model, in place.
+
+    The state of a run stays as it is; see :func:`guess_kind`.
 
     Args:
         model: a prepared translation model.
@@ -109,15 +181,15 @@ class StackReader:
     def __init__(self, model: Any, state: Dict[str, Tensor]):
         self.model, self.state = model, state
         self.pretrained_here, self.mask_row = PRETRAINED_HERE in state, mask_row(state, _STATE)
-        self.tied = self.released = False
+        self.kind = StateKind(is_stack=False)
         self.sources: Dict[str, str] = {}
         self.dropped: Dict[str, str] = {}
 
     def adapt(self) -> None:
         """Choose layers and rows, drop heads, and log what became of every tensor; ValueError names the option that helps."""
         choices = {side: self._choice(side) for side in SIDES}
-        self._recognise(choices)
-        stack = self._is_stack(choices)
+        self.kind = guess_kind(self.model, self.state, choices)
+        stack = self.kind.is_stack
         if stack:
             self._check_scale()
             self._check_cross_attention()
@@ -147,41 +219,6 @@ class StackReader:
                 f"{option} last:{want}"
             )
         return tuple(chosen)
-
-    def _recognise(self, choices: Dict[str, Optional[Tuple[int, ...]]]) -> None:
-        """Look at what tells the kind of state before it changes: a released one has equal layers, and more than a translator."""
-        if self.pretrained_here:
-            return
-        same = layers_of(self.state, "encoder") == layers_of(self.state, "decoder")
-        self.tied = same and first_untied(self.state) is None
-        surplus = any(_HEADS.fullmatch(name) for name in self.state) or _ENCODER_OUTPUT in self.state
-        self.released = self.tied and (surplus or any(choices.values()))
-
-    def _is_stack(self, choices: Dict[str, Optional[Tuple[int, ...]]]) -> bool:
-        if any(_HEADS.fullmatch(name) for name in self.state) or any(choices.values()) or self.released:
-            return True
-        if not self.tied:
-            return False
-        # A released one, or a translator of all layers in which nothing has moved yet: that one has its dictionary's rows.
-        sizes = {name: self.state[name].size(0) for name in _WORDS if name in self.state}
-        if self.model.kept_rows is None or any(rows != len(self._dictionary(name)) for name, rows in sizes.items()):
-            return True
-        return not self.model.cfg.no_scale_embedding and not self._rows_are_cut(set(sizes.values()))
-
-    def _rows_are_cut(self, sizes: Set[int]) -> bool:
-        """Whether rows that are as many as the dictionary's entries were cut by its map; ValueError where it cannot be told."""
-        kept = self.model.kept_rows
-        listed = SPECIAL_ROWS + len(kept)
-        if not sizes & {listed, listed + 1}:
-            return True
-        if not all(kept):
-            raise ValueError(
-                f"the state to load has {max(sizes):,} rows, as many as the data's dictionary has entries and as many as "
-                f"--resized-dict-map was written for ({listed:,}, and one for {MASK}): it cannot be told whether they are cut "
-                "already. Valid: a file that `python -m data_prep.cut_vocabulary` has cut, without the map; or, where a run of all "
-                "layers is to go on, a checkpoint of its second update or later"
-            )
-        return False
 
     def _dictionary(self, name: str) -> Any:
         return getattr(self.model, name.split(".")[0]).dictionary
@@ -261,9 +298,9 @@ class StackReader:
             return
         # With all layers of the stack it may be a translator in which nothing has moved. A dictionary of as many entries is then
         # its own, unless it is that of a released one, which scales, with the one tag more for which <mask> makes room.
-        likely = self.tied and not self.model.cfg.no_scale_embedding
+        likely = self.kind.is_tied and not self.model.cfg.no_scale_embedding
         one_tag = [bool(_TAG.fullmatch(entry)) for entry in dictionary.symbols[-2:]] == [False, True]
-        released = self.released or (likely and (MASK in dictionary or one_tag))
+        released = self.kind.is_released or (likely and (MASK in dictionary or one_tag))
         if words is not None and (released or words.size(0) != len(dictionary)):
             filler.drop_mask_row(side, words.size(0) - 1)
 
