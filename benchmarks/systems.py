@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor, nn
 
-from fairseq_plugins.checkpoints.causal_lm import CausalLMLayout
+from fairseq_plugins.checkpoints.layouts import CausalLMLayout
 from fairseq_plugins.common.frozen import Frozen
 from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 from fairseq_plugins.masked_lm.prompts import Prompts

@@ -199,13 +199,13 @@ def cut(opened: Opened, ids: Sequence[int]) -> None:
 
 def _move_mark(state: Dict[str, Any], ids: Sequence[int]) -> None:
     """A VECO that was pre-trained here says which row is that of ``<mask>``: it has another number now, or is gone."""
-    from fairseq_plugins.checkpoints.veco import MASK_ROW, marked_mask
+    from fairseq_plugins.checkpoints.families.veco import MASK_ROW, mask_marker
 
     for holder, name in list(_tensors(state)):
         if name == MASK_ROW:
             row = holder.pop(name).size(0)
             if row in ids:
-                holder[name] = marked_mask(list(ids).index(row))
+                holder[name] = mask_marker(list(ids).index(row))
 
 
 def write_checkpoint(opened: Opened, folder: PathLike) -> List[Path]:

@@ -19,7 +19,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from torch import Tensor
 
-from ..checkpoints.pipeline import PretrainedFile
+from ..checkpoints.pretrained import PretrainedFile
 from ..own_commands import forward
 from . import plots
 from .pretrained import FORMATS, PretrainedText, row_parallel

@@ -1,13 +1,16 @@
-"""Reading, converting, loading, averaging and exporting checkpoints. Imports torch and safetensors only.
+"""Reads, converts, loads, averages and writes checkpoints. Imports torch and safetensors only.
 
-Every file is read without running code from it, every tensor is accounted for, and every refusal names the file.
+A pretrained file goes this way: ``inspection`` and ``reading`` read it without running code from
+it, ``readers`` recognises it, a module of ``families`` renames its tensors by one table,
+``fitting`` brings rows and positions to the model, and ``loading`` loads strictly. Every tensor is
+accounted for, and every refusal names the file.
 """
 
+from .families.roberta import write_masked_lm
 from .inspection import CheckpointError
 from .loading import load
-from .pipeline import read_masked_lm
+from .readers import read_masked_lm
 from .reading import fingerprint, read_checkpoint
-from .xlmr import write_masked_lm
 
 __all__ = [
     "CheckpointError",

@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from ..own_commands import forward
+from .inspection import CheckpointError
 from .loading import listing
-from .reading import CheckpointError, PathLike, model_of, read_checkpoint, stamped
+from .reading import PathLike, model_of, read_checkpoint
+from .versions import stamped
 from .vocabulary import as_dict
 from .writing import save_checkpoint, tied_names
 
@@ -24,23 +26,43 @@ logger = logging.getLogger(__name__)
 _BEST = re.compile(r"checkpoint\.best_(.+)_(-?\d+(?:\.\d+)?)\.pt")
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
-_DROPPED = ("last_optimizer_state", "optimizer", "ema", "ema_fp32_params", "previous_training_time")
+_RUN_ENTRIES = (
+    "last_optimizer_state",
+    "optimizer",
+    "ema",
+    "ema_fp32_params",
+    "previous_training_time",
+)
+"""Entries that only the run needs."""
 
 
-def select_best(directory: PathLike, count: int, metric: Optional[str] = None, allow_fewer: bool = False) -> List[Path]:
-    """The best ``count`` files of ``--keep-best-checkpoints``, best first, by the number in ``checkpoint.best_METRIC_VALUE.pt``.
+# ---- Choose the files. ----
 
-    Whether larger is better, the run's own options in them tell. ``metric``: needed when the folder has several; ``allow_fewer``
-    takes what there is. Raises CheckpointError: no or too few such files, several metrics, or one that cannot be read.
+
+def select_best(
+    directory: PathLike, count: int, metric: Optional[str] = None, allow_fewer: bool = False
+) -> List[Path]:
+    """Return the best files of ``--keep-best-checkpoints``, best first.
+
+    The number in ``checkpoint.best_METRIC_VALUE.pt`` ranks them. The run's own options in a file
+    state whether larger is better.
+
+    Args:
+        metric: required if the folder has several.
+        allow_fewer: take what there is.
+
+    Raises:
+        CheckpointError: no or too few such files, several metrics, or an unreadable file.
     """
-    found: Dict[str, List[Tuple[float, Path]]] = {}
+    by_metric: Dict[str, List[Tuple[float, Path]]] = {}
     for file, match in _matching(directory, _BEST):
-        found.setdefault(match.group(1), []).append((float(match.group(2)), file))
-    if metric is None and len(found) > 1:
-        metrics = ", ".join(sorted(found))
-        raise CheckpointError(f"--directory {directory}: has best checkpoints by {metrics}; give one as --metric")
-    name = metric if metric is not None else next(iter(found), "*")
-    ranked = found.get(name, [])
+        by_metric.setdefault(match.group(1), []).append((float(match.group(2)), file))
+    if metric is None and len(by_metric) > 1:
+        metrics = ", ".join(sorted(by_metric))
+        choice = f"has best checkpoints by {metrics}; give one as --metric"
+        raise CheckpointError(f"--directory {directory}: {choice}")
+    name = metric if metric is not None else next(iter(by_metric), "*")
+    ranked = by_metric.get(name, [])
     sign = -1 if ranked and _larger_is_better(ranked[0][1]) else 1
     files = [file for _, file in sorted(ranked, key=lambda pair: (sign * pair[0], pair[1].name))]
     return _first(files, "--best", count, f"{directory}/checkpoint.best_{name}_*.pt", allow_fewer)
@@ -48,28 +70,41 @@ def select_best(directory: PathLike, count: int, metric: Optional[str] = None, a
 
 def _larger_is_better(path: Path) -> bool:
     state = read_checkpoint(path)
-    options = as_dict(state.get("args")) or as_dict(as_dict(state.get("cfg")).get("checkpoint"))
-    if "maximize_best_checkpoint_metric" not in options:
+    config = as_dict(state.get("cfg"))
+    options = as_dict(state.get("args")) or as_dict(config.get("checkpoint"))
+    name = "maximize_best_checkpoint_metric"
+    if name not in options:
         raise CheckpointError(
-            f"checkpoint {path}: its options lack maximize_best_checkpoint_metric, expected those of a run"
+            f"checkpoint {path}: its options lack {name}, expected those of a run"
         )
-    return bool(options["maximize_best_checkpoint_metric"])
+    return bool(options[name])
 
 
-def select_last(directory: PathLike, count: int, by: Optional[str] = None, allow_fewer: bool = False) -> List[Path]:
-    """The latest ``count`` of ``checkpointEPOCH.pt`` or ``checkpoint_EPOCH_UPDATE.pt``, latest first.
+def select_last(
+    directory: PathLike, count: int, by: Optional[str] = None, allow_fewer: bool = False
+) -> List[Path]:
+    """Return the latest of ``checkpointEPOCH.pt`` or ``checkpoint_EPOCH_UPDATE.pt``, latest first.
 
-    ``by``: ``"epochs"`` or ``"updates"``, needed when the folder has both kinds. Raises CheckpointError: no or too few such files.
+    Args:
+        by: ``"epochs"`` or ``"updates"``; required if the folder has both kinds.
+        allow_fewer: take what there is.
+
+    Raises:
+        CheckpointError: no or too few such files.
     """
     epochs, updates = _matching(directory, _EPOCH), _matching(directory, _UPDATE)
     if by is None and epochs and updates:
-        raise CheckpointError(f"--directory {directory}: has checkpoints by epochs and by updates; give --by")
-    chosen = {"epochs": epochs, "updates": updates, None: epochs or updates}[by]
-    files = [file for file, _ in sorted(chosen, key=lambda pair: int(pair[1].group(1)), reverse=True)]
+        choice = "has checkpoints by epochs and by updates; give --by"
+        raise CheckpointError(f"--directory {directory}: {choice}")
+    matches = {"epochs": epochs, "updates": updates, None: epochs or updates}[by]
+    latest = sorted(matches, key=lambda pair: int(pair[1].group(1)), reverse=True)
+    files = [file for file, _ in latest]
     return _first(files, "--last", count, f"{directory}/checkpoint[_]N[_M].pt", allow_fewer)
 
 
-def _matching(directory: PathLike, pattern: "re.Pattern[str]") -> List[Tuple[Path, "re.Match[str]"]]:
+def _matching(
+    directory: PathLike, pattern: "re.Pattern[str]"
+) -> List[Tuple[Path, "re.Match[str]"]]:
     folder = Path(directory)
     if not folder.is_dir():
         raise CheckpointError(f"--directory {folder}: no such folder")
@@ -77,31 +112,38 @@ def _matching(directory: PathLike, pattern: "re.Pattern[str]") -> List[Tuple[Pat
     return [(file, match) for file, match in pairs if match]
 
 
-def _first(files: List[Path], option: str, count: int, what: str, allow_fewer: bool) -> List[Path]:
+def _first(
+    files: List[Path], option: str, count: int, pattern: str, allow_fewer: bool
+) -> List[Path]:
     if count < 1:
         raise CheckpointError(f"{option} {count}: expected at least 1")
     if not files or (len(files) < count and not allow_fewer):
         hint = "; --allow-fewer averages what there is" if files else ""
-        raise CheckpointError(f"{option} {count}: {len(files)} files {what}{hint}")
+        raise CheckpointError(f"{option} {count}: {len(files)} files {pattern}{hint}")
     if len(files) < count:
-        logger.warning("%s %d: only %d files %s", option, count, len(files), what)
+        logger.warning("%s %d: only %d files %s", option, count, len(files), pattern)
     return files[:count]
+
+
+# ---- Average them. ----
 
 
 def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
     """Average the ``model`` entries of fairseq checkpoints.
 
-    Floating-point tensors are summed in float64 and returned in their own dtype; integer and boolean tensors must be equal; tensors
-    without elements are copied. Tensors that are tied in the first file and equal in every other one still are.
+    Floating-point tensors are summed in float64 and returned in their own dtype. Integer and
+    boolean tensors must be equal. Tensors without elements are copied. Tensors that are tied in the
+    first file and equal in every other one stay tied.
 
-    Returns the first checkpoint with the averaged model, without what only the run needs: optimizer, moving averages, hours. Raises
-    CheckpointError: unreadable files, or models that differ in names, shapes, dtypes or integers; names the tensor.
+    Returns:
+        the first checkpoint with the averaged model, without what only the run needs: optimizer,
+        moving averages, hours.
+
+    Raises:
+        CheckpointError: unreadable files, or models that differ in names, shapes, dtypes or
+            integers; names the tensor.
     """
-    if not paths:
-        raise CheckpointError("--inputs: expected at least one checkpoint")
-    twice = [str(path) for path in paths if [Path(one).resolve() for one in paths].count(Path(path).resolve()) > 1]
-    if twice:
-        raise CheckpointError(f"--inputs: given more than once: {', '.join(sorted(set(twice)))}")
+    _check_inputs(paths)
     state: Dict[str, Any] = {}
     sums: Dict[str, Tensor] = {}
     for path in paths:
@@ -111,33 +153,60 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
             state, tied = checkpoint, tied_names(model)
         _compare(model, state["model"], f"checkpoint {path}", str(paths[0]))
         # What is tied in every model is summed once: most tensors of a VECO have several names.
-        for name in [name for name, owner in tied.items() if sums and not torch.equal(model[name], model[owner])]:
-            sums[name] = sums[tied.pop(name)]
+        for name, owner in list(tied.items()):
+            if sums and not torch.equal(model[name], model[owner]):
+                sums[name] = sums[tied.pop(name)]
         for name, tensor in model.items():
             if name not in tied and tensor.is_floating_point():
                 sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
-    means = {name: (one / len(paths)).to(state["model"][name].dtype) for name, one in sums.items()}
-    state["model"] = {name: means.get(tied.get(name, name), tensor) for name, tensor in state["model"].items()}
+    first = state["model"]
+    means = {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
+    state["model"] = {
+        name: means.get(tied.get(name, name), tensor) for name, tensor in first.items()
+    }
     extra = state.get("extra_state")
-    for entries, key in ((entries, key) for entries in (state, extra) if isinstance(entries, dict) for key in _DROPPED):
-        entries.pop(key, None)
+    for entries in (state, extra) if isinstance(extra, dict) else (state,):
+        for name in _RUN_ENTRIES:
+            entries.pop(name, None)
     return state
 
 
-def _compare(model: Mapping[str, Tensor], first: Mapping[str, Tensor], origin: str, other: str) -> None:
+def _check_inputs(paths: Sequence[PathLike]) -> None:
+    if not paths:
+        raise CheckpointError("--inputs: expected at least one checkpoint")
+    files = [Path(path).resolve() for path in paths]
+    twice = {str(path) for path, file in zip(paths, files) if files.count(file) > 1}
+    if twice:
+        raise CheckpointError(f"--inputs: given more than once: {', '.join(sorted(twice))}")
+
+
+def _compare(
+    model: Mapping[str, Tensor], first: Mapping[str, Tensor], origin: str, first_path: str
+) -> None:
     different = sorted(set(model) ^ set(first))
     if different:
-        raise CheckpointError(f"{origin}: its tensors are not those of {other}; only one has {listing(different)}")
+        difference = f"its tensors are not those of {first_path}; only one has {listing(different)}"
+        raise CheckpointError(f"{origin}: {difference}")
     for name, tensor in model.items():
-        found, expected = (f"{one.dtype} {tuple(one.shape)}" for one in (tensor, first[name]))
-        if found != expected:
-            raise CheckpointError(f"{origin}: {name} is {found}, but {expected} in {other}")
+        actual, expected = _describe(tensor), _describe(first[name])
+        if actual != expected:
+            raise CheckpointError(f"{origin}: {name} is {actual}, but {expected} in {first_path}")
         if not tensor.is_floating_point() and not torch.equal(tensor, first[name]):
-            raise CheckpointError(f"{origin}: {name} is {tensor.dtype} and differs from {other}")
+            raise CheckpointError(
+                f"{origin}: {name} is {tensor.dtype} and differs from {first_path}"
+            )
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tensor.dtype} {tuple(tensor.shape)}"
 
 
 def write_average(paths: Sequence[PathLike], output: PathLike) -> None:
-    """Average files into ``output``, replaced at once when everything is on disk; CheckpointError where it is one of them."""
+    """Average files into ``output``, which is replaced atomically.
+
+    Raises:
+        CheckpointError: ``output`` is one of the files, or as :func:`average_checkpoints`.
+    """
     if Path(output).resolve() in [Path(path).resolve() for path in paths]:
         raise CheckpointError(f"--output {output}: is one of the inputs, expected another file")
     save_checkpoint(stamped(average_checkpoints(paths)), output)

@@ -23,10 +23,11 @@ from torch import Tensor
 from data_prep.files import atomic_path, sha256
 
 from ..own_commands import forward
-from . import reading
-from .inspection import DEEPEST_CONTENT, CheckpointError, check_options
+from . import reading, versions
+from .families.veco import write_veco
+from .inspection import CheckpointError
 from .loading import listing
-from .veco import write_veco
+from .stored_options import DEEPEST_CONTENT, check_options
 from .vocabulary import read_json
 from .writing import save_checkpoint, save_tensors, start_state, tied_names
 
@@ -34,9 +35,9 @@ logger = logging.getLogger(__name__)
 
 WEIGHTS, CONFIG, LAYOUT = "model.safetensors", "config.json", 1
 SECTIONS = ("model", "task", "criterion", "dataset", "generation", "bpe", "tokenizer", "scoring")
-"""What is kept of a run's configuration; the rest (optimizer, distributed training, folders ...) tells nothing of the model."""
+"""Sections of a run's configuration that describe the model or its decoding."""
 _TEXTS = ("tied", "types", "dictionaries")  # entries that are objects of text
-_REQUIRED = (reading.KEY, "layout", "fingerprint", "training", "task_state", *_TEXTS)
+_REQUIRED = (versions.KEY, "layout", "fingerprint", "training", "task_state", *_TEXTS)
 
 
 def export_checkpoint(
@@ -46,127 +47,153 @@ def export_checkpoint(
     dictionaries: bool = True,
     half: bool = False,
 ) -> Dict[str, Any]:
-    """Write the folder of a checkpoint; its files are replaced one by one, each atomically, ``config.json`` last.
+    """Write the folder of a checkpoint; each file is replaced atomically, ``config.json`` last.
 
-    ``checkpoint`` may hold the trained part only. ``data``: where ``dict*.txt`` lie; None = in the run's own data folder, or else
-    beside the checkpoint. ``half``: floating-point tensors as float16, rounded; stock commands cast them back when they load them.
+    Args:
+        checkpoint: may hold the trained part only.
+        data: folder with ``dict*.txt``; None for the run's own data folder, or else the folder of
+            the checkpoint.
+        dictionaries: False leaves the dictionaries out.
+        half: round floating-point tensors to float16; stock commands cast them back on loading.
 
-    Returns the content of ``config.json``. Raises CheckpointError: an unreadable checkpoint, no dictionaries, options that are no
-    plain values, tensors of a dtype that safetensors does not know, values that float16 cannot hold.
+    Returns:
+        the content of ``config.json``.
+
+    Raises:
+        CheckpointError: an unreadable checkpoint, no dictionaries, options that are no plain
+            values, tensors of a dtype that safetensors does not know, or numbers that float16
+            cannot hold.
     """
     state = reading.read_checkpoint(checkpoint)
     model = reading.model_of(state, checkpoint)
     origin, tied = f"checkpoint {checkpoint}", tied_names(model)
     # Each in memory of its own, without gaps.
-    stored = {name: one.detach().contiguous().clone() for name, one in model.items() if name not in tied}
+    owners = [name for name in model if name not in tied]
+    tensors = {name: model[name].detach().contiguous().clone() for name in owners}
     if half:
-        stored = _halved(stored, origin)
+        tensors = _halve(tensors, origin)
     files = _dictionaries(state, checkpoint, data) if dictionaries else []
     config = _config(state, origin)
-    config.update(fingerprint=reading.fingerprint({name: stored[tied.get(name, name)] for name in model}), tied=tied)
+    exported = {name: tensors[tied.get(name, name)] for name in model}
+    config.update(fingerprint=reading.fingerprint(exported), tied=tied)
     config["dictionaries"] = {file.name: sha256(file) for file in files}
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     try:
         # First: on a full disk nothing stays, so that the command can be given again.
-        save_tensors(stored, target / WEIGHTS)
+        save_tensors(tensors, target / WEIGHTS)
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
         raise CheckpointError(f"{origin}: cannot be written as safetensors: {error}") from error
     for file in files:
         with atomic_path(target / file.name) as temporary:
             temporary.write_bytes(file.read_bytes())
     with atomic_path(target / CONFIG) as temporary:
-        temporary.write_text(json.dumps(config, indent=2, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
-    logger.info("wrote %s: %d tensors, %d tied, fingerprint %s", folder, len(stored), len(tied), config["fingerprint"])
+        text = json.dumps(config, indent=2, sort_keys=True, allow_nan=False)
+        temporary.write_text(text + "\n", encoding="utf-8")
+    counts = f"{len(tensors)} tensors, {len(tied)} tied"
+    logger.info("wrote %s: %s, fingerprint %s", folder, counts, config["fingerprint"])
     return config
 
 
-def _halved(tensors: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
-    """Floating-point tensors as float16; CheckpointError where that makes a value infinite."""
-    halved = {name: one.half() if one.is_floating_point() else one for name, one in tensors.items()}
-    for name, one in tensors.items():
-        if not bool(torch.isfinite(halved[name]).all()) and bool(torch.isfinite(one).all()):
-            raise CheckpointError(f"{origin}: --half cannot hold {name}, whose largest value is {one.abs().max():.3g}")
-    return halved
+def _halve(tensors: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
+    """Round floating-point tensors to float16. Raises CheckpointError: one becomes infinite."""
+    halves = {}
+    for name, tensor in tensors.items():
+        halves[name] = tensor.half() if tensor.is_floating_point() else tensor
+        if bool(torch.isfinite(tensor).all()) and not bool(torch.isfinite(halves[name]).all()):
+            largest = f"whose largest value is {tensor.abs().max():.3g}"
+            raise CheckpointError(f"{origin}: --half cannot hold {name}, {largest}")
+    return halves
 
 
 def _config(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
-    """Everything in ``config.json`` but what depends on the tensors and on other files."""
+    """Return the entries of ``config.json`` that depend on the checkpoint's options alone."""
     history, extra = (state.get("optimizer_history") or [{}])[-1], state.get("extra_state") or {}
-    training = {name: history.get(name) for name in ("criterion_name", "optimizer_name", "num_updates")}
+    names = ("criterion_name", "optimizer_name", "num_updates")
+    training = {name: history.get(name) for name in names}
     training["epoch"] = (extra.get("train_iterator") or {}).get("epoch")
-    kept: Dict[str, Any] = {"training": training, "task_state": state.get("task_state") or {}}
+    entries: Dict[str, Any] = {"training": training, "task_state": state.get("task_state") or {}}
     if state.get("args") is not None:
-        kept["args"] = state["args"]
+        entries["args"] = state["args"]
     elif isinstance(state.get("cfg"), Mapping):
-        kept["cfg"] = {name: state["cfg"][name] for name in SECTIONS if name in state["cfg"]}
+        entries["cfg"] = {name: state["cfg"][name] for name in SECTIONS if name in state["cfg"]}
     else:
-        raise CheckpointError(f"{origin}: has neither 'cfg' nor 'args', so nobody knows which model it is")
+        reason = "has neither 'cfg' nor 'args', so nobody knows which model it is"
+        raise CheckpointError(f"{origin}: {reason}")
     types: Dict[str, str] = {}
     try:
-        config = to_json(kept, types)
+        config = to_json(entries, types)
     except CheckpointError as error:
         raise CheckpointError(f"{origin}: {error}") from error
     return {
         **config,
         "types": types,
         "layout": LAYOUT,
-        reading.KEY: reading.stamp(),
-        "written_by": state.get(reading.KEY),
+        versions.KEY: versions.stamp(),
+        "written_by": state.get(versions.KEY),
     }
 
 
 def _dictionaries(
     state: Mapping[str, Any], checkpoint: reading.PathLike, data: Optional[reading.PathLike]
 ) -> List[Path]:
-    recorded = _task_options(state).get("data")
-    recorded = recorded.split(os.pathsep)[0] if isinstance(recorded, str) else None
-    places = [Path(place) for place in ([data] if data else [recorded, Path(checkpoint).parent]) if place]
+    """Return the dictionaries of the first folder that has some."""
+    option = _task_options(state).get("data")
+    run_data = option.split(os.pathsep)[0] if isinstance(option, str) else None
+    folders = [data] if data else [run_data, Path(checkpoint).parent]
+    places = [Path(folder) for folder in folders if folder]
     files = next(filter(None, (sorted(place.glob("dict*.txt")) for place in places)), None)
     if files is None:
         raise CheckpointError(
-            f"checkpoint {checkpoint}: no dict*.txt in {' or '.join(map(str, places))}; give the data folder with --data, or "
-            "--no-dictionaries to leave them out"
+            f"checkpoint {checkpoint}: no dict*.txt in {' or '.join(map(str, places))}; give the "
+            "data folder with --data, or --no-dictionaries to leave them out"
         )
     return files
 
 
 def _task_options(state: Mapping[str, Any]) -> Dict[str, Any]:
-    """The options of the task by name, as they lie in the state."""
-    owner = state["args"] if state.get("args") is not None else (state.get("cfg") or {}).get("task")
-    owner = vars(owner) if isinstance(owner, argparse.Namespace) else owner
-    return owner if isinstance(owner, dict) else {}
+    """Return the options of the task by name; changing them changes the state."""
+    options = (
+        state["args"] if state.get("args") is not None else (state.get("cfg") or {}).get("task")
+    )
+    options = vars(options) if isinstance(options, argparse.Namespace) else options
+    return options if isinstance(options, dict) else {}
 
 
 def import_checkpoint(folder: reading.PathLike, checkpoint: reading.PathLike) -> None:
-    """Make a fairseq checkpoint of an exported folder: the stock commands read it, and its tensors are those of the original.
+    """Make a fairseq checkpoint of an exported folder, with the original's tensors.
 
-    The dictionaries stay in the folder, which becomes the task's data folder; the number of updates and the epoch are kept.
+    The dictionaries stay in the folder, which becomes the task's data folder. The number of updates
+    and the epoch are restored.
 
-    Raises CheckpointError: a file is missing, damaged, of a newer format, or not the one that ``config.json`` describes.
+    Raises:
+        CheckpointError: a file is missing, damaged, of a newer format, or not the one that
+            ``config.json`` describes.
     """
     source = Path(folder)
     config = _read_config(source)
     for name, digest in config["dictionaries"].items():
         file = source / Path(name).name
         if not file.is_file() or sha256(file) != digest:
-            raise CheckpointError(f"{file}: is missing or not the dictionary that {CONFIG} describes (sha256 {digest})")
+            reason = f"is missing or not the dictionary that {CONFIG} describes"
+            raise CheckpointError(f"{file}: {reason} (sha256 {digest})")
+    names = [name for name in ("training", "task_state", "cfg", "args") if name in config]
     try:
-        named = {name: config[name] for name in ("training", "task_state", "cfg", "args") if name in config}
-        kept = from_json(named, config["types"])
+        entries = from_json({name: config[name] for name in names}, config["types"])
     except (TypeError, ValueError) as error:  # a type that does not fit its value
         raise CheckpointError(f"{source / CONFIG}: {error}") from error
-    check_options(kept, str(source / CONFIG))
-    model = _restored(source, config)
-    training = kept["training"]
-    names = {name: training[name] for name in ("criterion_name", "optimizer_name") if training.get(name)}
-    entries = {name: kept.get(name) for name in ("args", "cfg", "task_state")}
-    state = start_state(model, training.get("num_updates") or 0, training.get("epoch") or 1, **entries)
-    state["optimizer_history"][0].update(names)
+    check_options(entries, str(source / CONFIG))
+    model, training = _restore(source, config), entries.pop("training")
+    updates, epoch = training.get("num_updates") or 0, training.get("epoch") or 1
+    state = start_state(model, updates, epoch, **entries)
+    for name in ("criterion_name", "optimizer_name"):
+        if training.get(name):
+            state["optimizer_history"][0][name] = training[name]
     if config["dictionaries"]:
         _task_options(state)["data"] = str(source.resolve())
     save_checkpoint(state, checkpoint)
-    logger.info("wrote %s: %d tensors, fingerprint %s", checkpoint, len(model), config["fingerprint"])
+    text = "wrote %s: %d tensors, fingerprint %s"
+    logger.info(text, checkpoint, len(model), config["fingerprint"])
 
 
 def _read_config(folder: Path) -> Dict[str, Any]:
@@ -174,34 +201,38 @@ def _read_config(folder: Path) -> Dict[str, Any]:
     if not file.is_file() or not (folder / WEIGHTS).is_file():
         raise CheckpointError(f"export {folder}: expected a folder with {CONFIG} and {WEIGHTS}")
     config = read_json(file, "an export")
-    if reading.KEY not in config:
-        raise CheckpointError(f"{file}: was not written by this package, {reading.KEY} is missing")
-    reading.check_versions(config, str(file))
+    if versions.KEY not in config:
+        raise CheckpointError(f"{file}: was not written by this package, {versions.KEY} is missing")
+    versions.check_versions(config, str(file))
     missing = [name for name in _REQUIRED if name not in config]
     if missing or not ("cfg" in config or "args" in config) or config["layout"] != LAYOUT:
-        raise CheckpointError(
-            f"{file}: expected layout {LAYOUT} with {', '.join(_REQUIRED)} and cfg or args; lacks {listing(missing)}"
-        )
+        expected = f"expected layout {LAYOUT} with {', '.join(_REQUIRED)} and cfg or args"
+        raise CheckpointError(f"{file}: {expected}; lacks {listing(missing)}")
     for name in ("training", "task_state", *_TEXTS):
-        found = config[name]
-        if not isinstance(found, dict) or (name in _TEXTS and any(not isinstance(one, str) for one in found.values())):
-            raise CheckpointError(f"{file}: expected an object under {name}, of text where it names things")
+        entry = config[name]
+        is_sound = isinstance(entry, dict)
+        if is_sound and name in _TEXTS:
+            is_sound = all(isinstance(text, str) for text in entry.values())
+        if not is_sound:
+            expected = f"expected an object under {name}, of text where it names things"
+            raise CheckpointError(f"{file}: {expected}")
     return config
 
 
-def _restored(folder: Path, config: Mapping[str, Any]) -> Dict[str, Tensor]:
-    """The tensors, tied again, after a comparison with the fingerprint."""
+def _restore(folder: Path, config: Mapping[str, Any]) -> Dict[str, Tensor]:
+    """Return the tensors, tied again. Raises CheckpointError: they have another fingerprint."""
     weights = folder / WEIGHTS
     model = reading.read_safetensors(weights)
     absent = sorted(set(config["tied"].values()) - set(model))
     if absent:
-        raise CheckpointError(f"{weights}: lacks {listing(absent)}, to which {CONFIG} ties other tensors")
+        reason = f"lacks {listing(absent)}, to which {CONFIG} ties other tensors"
+        raise CheckpointError(f"{weights}: {reason}")
     model.update({alias: model[name] for alias, name in config["tied"].items()})
-    found = reading.fingerprint(model)
-    if found != config["fingerprint"]:
+    fingerprint = reading.fingerprint(model)
+    if fingerprint != config["fingerprint"]:
         raise CheckpointError(
-            f"{weights}: its tensors have the fingerprint {found}, {CONFIG} describes {config['fingerprint']}; one of the two "
-            "files is not the one that was exported"
+            f"{weights}: its tensors have the fingerprint {fingerprint}, {CONFIG} describes "
+            f"{config['fingerprint']}; one of the two files is not the one that was exported"
         )
     return model
 
@@ -209,53 +240,68 @@ def _restored(folder: Path, config: Mapping[str, Any]) -> Dict[str, Tensor]:
 # ---- Plain values as JSON, and back, without losing what JSON cannot say. ----
 
 Types = Dict[str, str]
-"""JSON pointer -> "namespace", "tuple" or "float": what the value there was before it became an object, array or string."""
+"""JSON pointer -> "namespace", "tuple" or "float", the type before it became JSON."""
 
-_BUILDERS: Dict[str, Callable[[Any], Any]] = dict(
-    namespace=lambda one: argparse.Namespace(**one), tuple=tuple, float=float
-)
+_BUILDERS: Dict[str, Callable[[Any], Any]] = {
+    "namespace": lambda options: argparse.Namespace(**options),
+    "tuple": tuple,
+    "float": float,
+}
 
 
-def to_json(value: Any, types: Types, where: str = "") -> Any:
-    """Turn a value into what ``json`` writes, and note in ``types`` what :func:`from_json` needs to give back the very same value.
+def to_json(value: Any, types: Types, pointer: str = "") -> Any:
+    """Turn a value into one that ``json`` writes and :func:`from_json` restores.
 
-    Raises CheckpointError: an object that is none of the plain ones; names the place (``where``, a JSON pointer) and the type.
+    Args:
+        types: receives the types that JSON does not have.
+        pointer: JSON pointer of the value.
+
+    Raises:
+        CheckpointError: an object that is none of the plain ones; names its place and type.
     """
     if isinstance(value, float) and not math.isfinite(value):
-        types[where] = "float"
+        types[pointer] = "float"
         return str(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, argparse.Namespace):
-        types[where] = "namespace"
+        types[pointer] = "namespace"
         value = vars(value)
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: to_json(item, types, f"{where}/{_escaped(key)}") for key, item in value.items()}
+        return {key: to_json(value[key], types, f"{pointer}/{_escape(key)}") for key in value}
     if isinstance(value, (list, tuple)):
         if isinstance(value, tuple):
-            types[where] = "tuple"
-        return [to_json(item, types, f"{where}/{index}") for index, item in enumerate(value)]
+            types[pointer] = "tuple"
+        return [to_json(member, types, f"{pointer}/{index}") for index, member in enumerate(value)]
     raise CheckpointError(
-        f"{where or '/'}: {type(value).__name__} cannot be written as JSON; valid: None, booleans, numbers, strings, and "
-        "dictionaries with string keys, lists, tuples and argparse.Namespace of these"
+        f"{pointer or '/'}: {type(value).__name__} cannot be written as JSON; valid: None, "
+        "booleans, numbers, strings, and dictionaries with string keys, lists, tuples and "
+        "argparse.Namespace of these"
     )
 
 
-def from_json(value: Any, types: Mapping[str, str], where: str = "") -> Any:
-    """The value that :func:`to_json` was given; CheckpointError for an unknown type, or one that is nested too deep."""
-    if where.count("/") > DEEPEST_CONTENT:  # a key's own / is escaped
-        raise CheckpointError(f"{where[:40]}...: nested deeper than {DEEPEST_CONTENT}")
+def from_json(value: Any, types: Mapping[str, str], pointer: str = "") -> Any:
+    """Restore the value that :func:`to_json` turned into JSON.
+
+    Raises:
+        CheckpointError: an unknown type, or a value that is nested too deep.
+    """
+    if pointer.count("/") > DEEPEST_CONTENT:  # a key's own / is escaped
+        raise CheckpointError(f"{pointer[:40]}...: nested deeper than {DEEPEST_CONTENT}")
     if isinstance(value, dict):
-        value = {key: from_json(item, types, f"{where}/{_escaped(key)}") for key, item in value.items()}
+        value = {key: from_json(value[key], types, f"{pointer}/{_escape(key)}") for key in value}
     elif isinstance(value, list):
-        value = [from_json(item, types, f"{where}/{index}") for index, item in enumerate(value)]
-    kind = types.get(where)
+        value = [
+            from_json(member, types, f"{pointer}/{index}") for index, member in enumerate(value)
+        ]
+    kind = types.get(pointer)
     if kind is not None and kind not in _BUILDERS:
-        raise CheckpointError(f"{where or '/'}: type {kind!r} is unknown; valid: {', '.join(_BUILDERS)}")
+        valid = ", ".join(_BUILDERS)
+        raise CheckpointError(f"{pointer or '/'}: type {kind!r} is unknown; valid: {valid}")
     return value if kind is None else _BUILDERS[kind](value)
 
 
-def _escaped(key: str) -> str:
+def _escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
@@ -265,25 +311,28 @@ def import_folder(folder: str, checkpoint: str) -> None:
     A checkpoint that exists stays; CheckpointError unless it has the tensors of the folder.
     """
     file = Path(folder) / CONFIG
-    others = file.is_file() and reading.KEY not in read_json(file, "an export")
+    is_veco = file.is_file() and versions.KEY not in read_json(file, "an export")
     if Path(checkpoint).is_file():
-        stated = None if others else _read_config(Path(folder))["fingerprint"]
-        if stated and reading.fingerprint(reading.read_checkpoint(checkpoint).get("model") or {}) == stated:
+        fingerprint = None if is_veco else _read_config(Path(folder))["fingerprint"]
+        model = reading.read_checkpoint(checkpoint).get("model") if fingerprint else None
+        if fingerprint and reading.fingerprint(model or {}) == fingerprint:
             logger.info("%s: is there already, with the tensors of %s", checkpoint, folder)
             return
-        raise CheckpointError(
-            f"{checkpoint}: is there already, and is not replaced; valid: a new name, or remove it first"
-        )
-    (write_veco if others else import_checkpoint)(folder, checkpoint)
+        valid = "valid: a new name, or remove it first"
+        raise CheckpointError(f"{checkpoint}: is there already, and is not replaced; {valid}")
+    if is_veco:
+        write_veco(folder, checkpoint)
+    else:
+        import_checkpoint(folder, checkpoint)
 
 
 def check_folder(folder: Path) -> None:
-    """Raise CheckpointError where a folder to write into has a model already, or is a file."""
-    found = [name for name in (WEIGHTS, CONFIG) if (folder / name).exists()]
-    found += sorted(file.name for file in folder.glob("dict*.txt"))
-    if found or (folder.exists() and not folder.is_dir()):
-        what = f"has {found[0]} already, and nothing is replaced" if found else "is a file"
-        raise CheckpointError(f"{folder}: {what}; valid: a new or empty folder")
+    """Raise CheckpointError if a folder to write into has a model already, or is a file."""
+    present = [name for name in (WEIGHTS, CONFIG) if (folder / name).exists()]
+    present += sorted(file.name for file in folder.glob("dict*.txt"))
+    if present or (folder.exists() and not folder.is_dir()):
+        reason = f"has {present[0]} already, and nothing is replaced" if present else "is a file"
+        raise CheckpointError(f"{folder}: {reason}; valid: a new or empty folder")
 
 
 if __name__ == "__main__":

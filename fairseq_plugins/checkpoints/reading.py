@@ -1,4 +1,4 @@
-"""Reading checkpoint files that may come from anybody: nothing in them is executed."""
+"""Reads checkpoint files that may come from anybody: nothing in them is executed."""
 
 import argparse
 import contextlib
@@ -7,7 +7,6 @@ import hashlib
 import importlib
 import os
 import re
-import sys
 import threading
 from pathlib import Path
 from typing import Any, BinaryIO, Dict, List, Mapping, Set, Tuple, Union
@@ -17,35 +16,54 @@ import safetensors
 import torch
 from torch import Tensor
 
-from .inspection import CheckpointError, DamagedCheckpoint, check_file, check_options
+from .inspection import CheckpointError, DamagedCheckpoint, check_file
+from .stored_options import check_options
+from .versions import check_versions
 
 PathLike = Union[str, "os.PathLike[str]"]
 AllowedGlobal = Tuple[Any, str]
 
 FINGERPRINT = "fairseq_plugins.tensors"
-"""Entry of a safetensors file's metadata, in files that this package writes. Programs that change the tensors leave it out."""
+"""Entry of a safetensors file's metadata, in files that this package writes.
+
+Programs that change the tensors leave it out.
+"""
 
 _BYTES = 16
 _VALUES_AT_ONCE = 1 << 22
 _GIT_LFS_START = b"version https://git-lfs"
 _NUMPY_DTYPE_CODES = "?bhilqBHILQefdgFD"
 _METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
-_OF_TORCH = set(  # what torch allows by itself, beside its own
-    "collections.OrderedDict collections.Counter _codecs.encode builtins.set builtins.bytearray builtins.complex".split()
-)
+_ALLOWED_BY_TORCH = {  # beside its own classes
+    "collections.OrderedDict",
+    "collections.Counter",
+    "_codecs.encode",
+    "builtins.set",
+    "builtins.bytearray",
+    "builtins.complex",
+}
 _REFUSED = re.compile(r"GLOBAL (\S+)")
 _lock = threading.Lock()  # torch's allow-list is global to the process
 
 
 def allowed_globals() -> List[AllowedGlobal]:
-    """What a checkpoint may hold beyond tensors, numbers, strings and containers: pairs (object, its dotted name in a pickle).
+    """List what a checkpoint may hold beyond tensors, numbers, strings and containers.
 
-    The options of a fairseq run, numpy arrays and scalars (BLEU of validations; names of numpy 1.x and 2.x) and fairseq's meters.
+    These are the options of a fairseq run, numpy arrays and scalars (BLEU of validations; names of
+    numpy 1.x and 2.x) and fairseq's meters.
+
+    Returns:
+        pairs of an object and its dotted name in a pickle.
     """
     numbers = {type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES}
     classes = [argparse.Namespace, numpy.ndarray, numpy.dtype, *numbers]
-    allowed: List[AllowedGlobal] = [(one, f"{one.__module__}.{one.__qualname__}") for one in classes]
-    functions = {"_reconstruct": numpy.zeros(1).__reduce__()[0], "scalar": numpy.float64(0).__reduce__()[0]}
+    allowed: List[AllowedGlobal] = [
+        (kind, f"{kind.__module__}.{kind.__qualname__}") for kind in classes
+    ]
+    functions = {
+        "_reconstruct": numpy.zeros(1).__reduce__()[0],
+        "scalar": numpy.float64(0).__reduce__()[0],
+    }
     for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
         allowed += [(function, f"{module}.{name}") for name, function in functions.items()]
     with contextlib.suppress(ImportError):
@@ -56,45 +74,63 @@ def allowed_globals() -> List[AllowedGlobal]:
 
 
 def read_checkpoint(path: PathLike) -> Dict[str, Any]:
-    """Read a file of ``torch.save`` or of safetensors (name -> tensor) onto the CPU without executing anything that it holds.
+    """Read a file of ``torch.save`` or of safetensors onto the CPU without executing anything.
 
-    Raises CheckpointError: missing, empty, truncated, a folder, no dictionary, of a newer format, a wrong checksum, more declared
-    than it holds, an object outside :func:`allowed_globals`, or an option that is code. There is no fallback to full unpickling.
+    There is no fallback to full unpickling.
+
+    Returns:
+        the content; of safetensors, name -> tensor.
+
+    Raises:
+        CheckpointError: missing, empty, truncated, a folder, no dictionary, of a newer format, a
+            wrong checksum, more declared than it holds, an object outside :func:`allowed_globals`,
+            an option that is code, or one that needs something retired.
     """
     file = Path(path)
     _check_readable(file)
     content = read_safetensors(file) if file.suffix == ".safetensors" else _read_pickle(file)
     if not isinstance(content, dict):
-        raise CheckpointError(f"checkpoint {file}: expected a dictionary, found {type(content).__name__}")
+        kind = type(content).__name__
+        raise CheckpointError(f"checkpoint {file}: expected a dictionary, found {kind}")
     check_options(content, f"checkpoint {file}")
     check_versions(content, f"checkpoint {file}")
     return content
 
 
 def model_of(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]:
-    """The tensors of a fairseq checkpoint by name. Raises CheckpointError where there are none."""
+    """Return the tensors of a fairseq checkpoint by name. Raises CheckpointError: it has none."""
     model = checkpoint.get("model")
-    if not isinstance(model, Mapping) or not all(isinstance(tensor, Tensor) for tensor in model.values()):
-        found = ", ".join(sorted(map(str, checkpoint))[:10])
-        raise CheckpointError(f"checkpoint {path}: expected an entry 'model' with tensors, found {found}")
-    return dict(model)
+    if isinstance(model, Mapping) and all(isinstance(tensor, Tensor) for tensor in model.values()):
+        return dict(model)
+    entries = ", ".join(sorted(map(str, checkpoint))[:10])
+    raise CheckpointError(
+        f"checkpoint {path}: expected an entry 'model' with tensors, found {entries}"
+    )
 
 
 def read_safetensors(file: Path) -> Dict[str, Tensor]:
-    """Read name -> tensor; CheckpointError where the file is damaged, or its tensors have not the fingerprint that it states."""
+    """Read name -> tensor.
+
+    Raises:
+        CheckpointError: damaged, or its tensors have another fingerprint than it states.
+    """
     try:
         with safetensors.safe_open(str(file), framework="pt", device="cpu") as opened:
-            stated = (opened.metadata() or {}).get(FINGERPRINT)
+            stated_fingerprint = (opened.metadata() or {}).get(FINGERPRINT)
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise _damaged(str(file), file.stat().st_size, error) from error
-    found = fingerprint(tensors) if stated is not None else None
-    if found != stated:
+    if stated_fingerprint is not None and fingerprint(tensors) != stated_fingerprint:
         raise CheckpointError(
-            f"checkpoint {file}: its tensors have the fingerprint {found}, it was written with {stated}; it is damaged: copy it"
+            f"checkpoint {file}: its tensors have the fingerprint {fingerprint(tensors)}, it was "
+            f"written with {stated_fingerprint}; it is damaged: copy it"
         )
-    # One without elements would have the place of its neighbour, and torch refuses to save two dtypes in one place.
-    return {name: one if one.numel() else torch.empty_like(one) for name, one in tensors.items()}
+    # An empty tensor would share the place of its neighbour, and torch refuses to save two dtypes
+    # in one place.
+    return {
+        name: tensor if tensor.numel() else torch.empty_like(tensor)
+        for name, tensor in tensors.items()
+    }
 
 
 def _check_readable(file: Path) -> None:
@@ -102,28 +138,36 @@ def _check_readable(file: Path) -> None:
         with file.open("rb") as stream:
             start = stream.read(len(_GIT_LFS_START))
     except OSError as error:
-        known = {errno.EISDIR: "is a folder, expected a file", errno.ENOENT: "no such file"}
-        reason = known.get(error.errno or 0, f"cannot be opened ({error.strerror})")
+        reasons = {errno.EISDIR: "is a folder, expected a file", errno.ENOENT: "no such file"}
+        reason = reasons.get(error.errno or 0, f"cannot be opened ({error.strerror})")
         raise CheckpointError(f"checkpoint {file}: {reason}") from error
     if not start:
         raise CheckpointError(f"checkpoint {file}: is empty (0 bytes)")
     if start == _GIT_LFS_START:
-        raise CheckpointError(f"checkpoint {file}: is a git-lfs pointer, not the model itself; run `git lfs pull`")
+        reason = "is a git-lfs pointer, not the model itself; run `git lfs pull`"
+        raise CheckpointError(f"checkpoint {file}: {reason}")
 
 
 def _read_pickle(file: Path) -> Any:
     with _lock, file.open("rb") as stream:
-        # Leaving the context removes what it was given, so it must not be given what somebody else had allowed.
-        known = set(torch.serialization.get_safe_globals())
-        with torch.serialization.safe_globals([pair for pair in allowed_globals() if pair not in known]):
+        # The context removes on exit what it was given: not what somebody else had allowed.
+        present = set(torch.serialization.get_safe_globals())
+        missing: List[Any] = [pair for pair in allowed_globals() if pair not in present]
+        with torch.serialization.safe_globals(missing):
             return load_stream(stream, str(file), map_location="cpu")
 
 
 def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
-    """``torch.load`` of a file called ``name`` after a look at it, without unpickling more than :func:`allowed_globals`.
+    """Inspect an open file, then read it by ``torch.load``.
 
-    Raises DamagedCheckpoint: truncated, damaged or none of ``torch.save``; CheckpointError: it holds another object, which is
-    named, or declares more than it holds.
+    No more is unpickled than :func:`allowed_globals`.
+
+    Args:
+        name: of the file, for messages.
+
+    Raises:
+        DamagedCheckpoint: truncated, damaged, or no file of ``torch.save``.
+        CheckpointError: it holds another object, which is named, or declares more than it holds.
     """
     names: Set[str] = set()
     try:
@@ -132,35 +176,47 @@ def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
     except (MemoryError, CheckpointError):
         raise
     except Exception as error:  # a damaged file can make the reader fail in any way
-        refused = _refused_objects(names, str(error))
-        if not refused:
+        objects = _refused_objects(names, str(error))
+        if not objects:
             raise _damaged(name, stream.seek(0, os.SEEK_END), error) from error
         # Not chained: torch's own text recommends to unpickle everything.
         raise CheckpointError(
-            f"checkpoint {name}: refused, because it holds the pickled object {', '.join(refused)}, which could run code; get the "
-            "file in safetensors form, or from a source that stores tensors only"
+            f"checkpoint {name}: refused, because it holds the pickled object "
+            f"{', '.join(objects)}, which could run code; get the file in safetensors form, or "
+            "from a source that stores tensors only"
         ) from None
 
 
 def _damaged(name: str, size: int, error: BaseException) -> DamagedCheckpoint:
-    reason = str(error).split("WeightsUnpickler error:")[-1].strip() or type(error).__name__
-    return DamagedCheckpoint(
-        f"checkpoint {name}: truncated, damaged or no checkpoint at all ({size:,} bytes; {reason.splitlines()[0][:200]})"
-    )
+    text = str(error).split("WeightsUnpickler error:")[-1].strip() or type(error).__name__
+    reason = f"{size:,} bytes; {text.splitlines()[0][:200]}"
+    kind = "truncated, damaged or no checkpoint at all"
+    return DamagedCheckpoint(f"checkpoint {name}: {kind} ({reason})")
 
 
 def _refused_objects(names: Set[str], message: str) -> List[str]:
-    """Names of the objects for which torch refused a file that refers to ``names``; empty when it failed for another reason."""
-    found = _REFUSED.search(message)
-    if found and found[1].rsplit(".", 1)[-1] in {name.rsplit(".", 1)[-1] for name in names}:
+    """Return the names of the objects for which torch refused a file.
+
+    Args:
+        names: of the objects to which the file refers.
+        message: of torch.
+
+    Returns:
+        no name if torch failed for another reason.
+    """
+    refusal = _REFUSED.search(message)
+    if refusal and refusal[1].rsplit(".", 1)[-1] in {name.rsplit(".", 1)[-1] for name in names}:
         # Otherwise a name cut short by the end of a truncated file.
-        return [found[1] if "." in found[1] else f"builtins.{found[1]}"]
-    known = {*_OF_TORCH, *(name for _, name in allowed_globals())}
-    return sorted(name for name in names if name not in known and not name.startswith("torch."))
+        return [refusal[1] if "." in refusal[1] else f"builtins.{refusal[1]}"]
+    allowed = {*_ALLOWED_BY_TORCH, *(name for _, name in allowed_globals())}
+    return sorted(name for name in names if name not in allowed and not name.startswith("torch."))
 
 
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:
-    """128-bit hash of names, shapes and values as float32: the same in any order, dtype and memory layout."""
+    """Return a 128-bit hash of names, shapes and values as float32.
+
+    It is the same in any order, dtype and memory layout.
+    """
     digest = hashlib.blake2b(digest_size=_BYTES)
     for name in sorted(tensors):
         tensor = tensors[name].detach()
@@ -169,55 +225,3 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
             values = chunk.to(device="cpu", dtype=torch.float32).contiguous()
             digest.update(values.view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-# ---- Which versions wrote a checkpoint, and in which format. ----
-
-# Of the package, whatever it is called; set before it imports anything.
-__version__: str = sys.modules[__name__.rsplit(".", 2)[0]].__version__
-
-KEY = "fairseq_plugins"
-"""The entry of a checkpoint; the same wherever the package's folder lies and whatever it is called."""
-FORMAT = 1
-"""What is written and read. It grows by one when checkpoints change so that earlier versions of this package cannot read them."""
-
-
-def stamp() -> Dict[str, Any]:
-    """What a checkpoint written now carries under :data:`KEY`."""
-    fairseq = str(getattr(sys.modules.get("fairseq"), "__version__", "not imported"))
-    # torch's version is of a subclass of str, which safe loading would refuse.
-    return {"version": __version__, "format": FORMAT, "fairseq": fairseq, "torch": str(torch.__version__)}
-
-
-def stamped(state: Any) -> Any:
-    """A checkpoint with the versions of this process; anything that is no checkpoint as it is. Nothing is changed in place."""
-    return {**state, KEY: stamp()} if isinstance(state, dict) and "model" in state else state
-
-
-def summary() -> str:
-    """Versions and format in one line, for the log."""
-    now = stamp()
-    return (
-        f"fairseq_plugins {now['version']} (checkpoint format {FORMAT}), fairseq {now['fairseq']}, torch {now['torch']}"
-    )
-
-
-def check_versions(state: Any, origin: str) -> None:
-    """Raise CheckpointError, with the versions, where a state is of a newer format, or its entry is damaged.
-
-    One without versions, as stock fairseq writes it, passes. ``origin``: how messages call the file.
-    """
-    if not isinstance(state, Mapping) or KEY not in state:
-        return
-    entry = state[KEY]
-    number = entry.get("format") if isinstance(entry, Mapping) else None
-    if type(number) is not int or number < 1:
-        raise CheckpointError(
-            f"{origin}: its entry {KEY!r} is {entry!r}, expected versions and a format from 1 to {FORMAT}"
-        )
-    if number > FORMAT:
-        version, others = entry.get("version"), [f"{name} {entry.get(name)}" for name in ("fairseq", "torch")]
-        raise CheckpointError(
-            f"{origin}: was written in format {number} by fairseq_plugins {version} ({', '.join(others)}); this is "
-            f"fairseq_plugins {__version__}, which reads formats 1 to {FORMAT}. Use fairseq_plugins {version} or newer"
-        )

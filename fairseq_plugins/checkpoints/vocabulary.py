@@ -1,7 +1,6 @@
-"""What the rows of an embedding mean: by a fairseq dictionary, the tokenizer's files, and what a model says of its languages."""
+"""fairseq dictionaries, and the languages that a model states."""
 
 import json
-import logging
 import os
 import re
 from dataclasses import dataclass
@@ -9,8 +8,6 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .inspection import CheckpointError
-
-logger = logging.getLogger(__name__)
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 """The first entries of every fairseq dictionary, which its files leave out."""
@@ -22,28 +19,40 @@ LIST_NAME = "ML50_langs.txt"
 """List of languages, one per line, in the folder of a released mBART-50."""
 
 STYLES = {"mbart": "[{}]", "nllb": "__{}__"}
-"""Family -> how fairseq writes a language as a dictionary entry."""
+"""Family -> format of a language as a dictionary entry of fairseq."""
 
 _TASK_STYLES = {"mbart": "[{}]", "multilingual": "__{}__"}
 _CODE = r"[a-z]{2,3}(?:_(?:[A-Z]{2}|[A-Z][a-z]{3}))?"
 LANGUAGE = re.compile(rf"\[({_CODE})\]|__({_CODE})__")
 
 
+# ---- Files. ----
+
+
 def read_json(file: Path, expected: str) -> Dict[str, Any]:
-    """Read a JSON object. CheckpointError: missing (the folder should hold what is ``expected``), damaged or something else."""
+    """Read a JSON object.
+
+    Args:
+        expected: what the folder should hold, for messages.
+
+    Raises:
+        CheckpointError: missing, damaged or something else.
+    """
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise CheckpointError(f"checkpoint {file.parent}: has no {file.name}; expected {expected}") from error
+        reason = f"has no {file.name}; expected {expected}"
+        raise CheckpointError(f"checkpoint {file.parent}: {reason}") from error
     except (ValueError, OSError, RecursionError) as error:
         raise CheckpointError(f"checkpoint {file}: is no readable JSON ({error})") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"checkpoint {file}: expected a JSON object, found {type(content).__name__}")
+        kind = type(content).__name__
+        raise CheckpointError(f"checkpoint {file}: expected a JSON object, found {kind}")
     return content
 
 
 def read_lines(file: Path, kind: str) -> List[str]:
-    """Lines without their ends. Raises CheckpointError: unreadable, or no UTF-8."""
+    """Read lines without their ends. Raises CheckpointError: unreadable, or no UTF-8."""
     try:
         with file.open(encoding="utf-8") as stream:
             return [line.rstrip("\n") for line in stream]
@@ -51,128 +60,178 @@ def read_lines(file: Path, kind: str) -> List[str]:
         raise CheckpointError(f"{kind} {file}: cannot be read ({error})") from error
 
 
-def find_dictionary(folder: Path, checkpoint: Mapping[str, Any]) -> Optional[Path]:
-    """``dict.txt``, or one of several ``dict.LANG.txt``, which must be equal (CheckpointError); None where there is none.
+# ---- Dictionaries. ----
 
-    Looked for in the ``folder``, then in the data folder that a fairseq ``checkpoint`` was trained on, if it is still there.
+
+def find_dictionary(folder: Path, checkpoint: Mapping[str, Any]) -> Optional[Path]:
+    """Return ``dict.txt``, or one of several equal ``dict.LANG.txt``; None if there is none.
+
+    The folder counts first, then the data folder that a fairseq checkpoint was trained on.
+
+    Raises:
+        CheckpointError: dictionaries of languages that differ.
     """
     data = task_options(checkpoint).get("data") or getattr(checkpoint.get("args"), "data", None)
-    for place in (folder, *([Path(str(data).split(os.pathsep)[0])] if data else [])):
+    places = [folder, *([Path(str(data).split(os.pathsep)[0])] if data else [])]
+    for place in places:
         file = place / DICTIONARY_NAME
-        found = [file] if file.is_file() else sorted(place.glob("dict.*.txt"))
-        for other in found[1:]:
-            if other.read_bytes() != found[0].read_bytes():
-                raise CheckpointError(
-                    f"dictionary {found[0]}: differs from {other.name}; expected equal ones, or {DICTIONARY_NAME}"
-                )
-        if found:
-            return found[0]
+        files = [file] if file.is_file() else sorted(place.glob("dict.*.txt"))
+        for sibling in files[1:]:
+            if sibling.read_bytes() != files[0].read_bytes():
+                expected = f"differs from {sibling.name}; expected equal ones, or {DICTIONARY_NAME}"
+                raise CheckpointError(f"dictionary {files[0]}: {expected}")
+        if files:
+            return files[0]
     return None
 
 
 def read_dictionary(file: Path) -> List[str]:
-    """Entries of a fairseq dictionary in row order, the four special ones first. CheckpointError names a line that is none."""
+    """Return the entries of a fairseq dictionary in row order, the four special ones first.
+
+    Raises:
+        CheckpointError: a line that is no entry; names it.
+    """
     entries = list(SPECIAL)
     for number, line in enumerate(read_lines(file, "dictionary"), 1):
         symbol, space, count = line.rstrip().rpartition(" ")
         if count == "#fairseq:overwrite":
             symbol, space, count = symbol.rpartition(" ")
         if not space or not count.lstrip("-").isdigit():
-            raise CheckpointError(f"dictionary {file}, line {number}: {line.rstrip()!r}, expected 'symbol count'")
+            expected = f"{line.rstrip()!r}, expected 'symbol count'"
+            raise CheckpointError(f"dictionary {file}, line {number}: {expected}")
         entries.append(symbol)
     return entries
 
 
 def entries_beside(file: Path) -> List[str]:
-    """Entries of the ``dict.txt`` beside a file; empty where there is none."""
+    """Return the entries of the ``dict.txt`` beside a file; empty if there is none."""
     beside = file.with_name(DICTIONARY_NAME)
     return read_dictionary(beside) if beside.is_file() else []
 
 
-def check_entries(own: Sequence[str], found: Sequence[str], origin: str, where: str, remedy: str) -> None:
-    """Raise ValueError for the first entry of a model that differs from that of the data's dictionary, as far as both go."""
-    for index, (ours, theirs) in enumerate(zip(own, found)):
-        if ours != theirs:
-            raise ValueError(
-                f"{origin}: {where} has {ours!r} as entry {index}, the data's dictionary {theirs!r}; {remedy}"
-            )
+def check_entries(
+    entries: Sequence[str], symbols: Sequence[str], origin: str, place: str, remedy: str
+) -> None:
+    """Compare the entries of a model with the data's dictionary, as far as both go.
+
+    Args:
+        entries: of the model.
+        symbols: of the data's dictionary.
+        place: file that holds the entries, for messages.
+
+    Raises:
+        ValueError: the first entry that differs.
+    """
+    for index, (entry, symbol) in enumerate(zip(entries, symbols)):
+        if entry != symbol:
+            difference = f"{place} has {entry!r} as entry {index}, the data's dictionary {symbol!r}"
+            raise ValueError(f"{origin}: {difference}; {remedy}")
 
 
-def read_languages(file: Path) -> Tuple[str, ...]:
-    """Languages of a file, one per line, in its order. Raises CheckpointError: no text, none, several on a line, or one twice."""
-    lines = [line.strip() for line in read_lines(file, "languages")]
-    for number, line in enumerate(lines, 1):
-        if any(sign in line for sign in " \t,"):
-            raise CheckpointError(f"languages {file}, line {number}: {line[:60]!r}, expected one language per line")
-    return checked([line for line in lines if line], f"languages {file}")
-
-
-def checked(languages: Sequence[str], origin: str) -> Tuple[str, ...]:
-    """The languages; CheckpointError where there is none, or one twice."""
-    twice = sorted({language for language in languages if languages.count(language) > 1})
-    if twice or not languages:
-        raise CheckpointError(f"{origin}: {', '.join(twice) or 'none'}, expected every language once")
-    return tuple(languages)
+# ---- Languages. ----
 
 
 @dataclass(frozen=True)
 class Languages:
-    """What a model says of its languages: a list in the order of their rows, the name of a list's file, and how entries look."""
+    """Languages as a model states them.
+
+    Attributes:
+        listed: in the order of their rows; None if there is no list.
+        file: name of a file that lists them.
+        style: format of a language as a dictionary entry.
+    """
 
     listed: Optional[Tuple[str, ...]] = None
     file: Optional[str] = None
     style: str = "[{}]"
 
     def symbols(self, languages: Optional[Sequence[str]]) -> List[str]:
-        """Dictionary entries of these languages."""
+        """Return the dictionary entries of these languages."""
         return [self.style.format(language) for language in languages or ()]
 
 
-def as_dict(value: Any) -> Dict[str, Any]:
-    """A mapping or namespace as a dictionary; empty for None."""
-    if value is None:
-        return {}
-    return dict(value) if isinstance(value, Mapping) else dict(vars(value))
+def read_languages(file: Path) -> Tuple[str, ...]:
+    """Read the languages of a file, one per line, in its order.
+
+    Raises:
+        CheckpointError: no text, no language, several on a line, or a language twice.
+    """
+    lines = [line.strip() for line in read_lines(file, "languages")]
+    for number, line in enumerate(lines, 1):
+        if any(sign in line for sign in " \t,"):
+            place = f"languages {file}, line {number}"
+            raise CheckpointError(f"{place}: {line[:60]!r}, expected one language per line")
+    return check_languages([line for line in lines if line], f"languages {file}")
+
+
+def check_languages(languages: Sequence[str], origin: str) -> Tuple[str, ...]:
+    """Return the languages. Raises CheckpointError if there is none, or one twice."""
+    twice = sorted({language for language in languages if languages.count(language) > 1})
+    if twice or not languages:
+        names = ", ".join(twice) or "none"
+        raise CheckpointError(f"{origin}: {names}, expected every language once")
+    return tuple(languages)
+
+
+def languages_of(entries: Sequence[str], languages: Sequence[str] = ()) -> Tuple[str, ...]:
+    """Return the languages among the entries of a dictionary, in their order.
+
+    Args:
+        entries: languages are written ``[en_XX]`` or ``__eng_Latn__``.
+        languages: of a model; an entry that looks like a language but stands before the block that
+            holds these counts as a piece.
+    """
+    matches = [LANGUAGE.fullmatch(entry) for entry in entries]
+    codes = [match and (match.group(1) or match.group(2)) for match in matches]
+    first = next((row for row, code in enumerate(codes) if code in set(languages)), 0)
+    while first > 0 and codes[first - 1] is not None:
+        first -= 1
+    return tuple(code for code in codes[first:] if code is not None)
+
+
+# ---- Options of a checkpoint. ----
+
+
+def as_dict(options: Any) -> Dict[str, Any]:
+    """Return a mapping or namespace as a dictionary; empty for anything else."""
+    if isinstance(options, Mapping):
+        return dict(options)
+    return dict(getattr(options, "__dict__", {}))
+
+
+def as_list(names: Any) -> List[str]:
+    """Return names of a list, or of a text that commas divide, without the empty ones."""
+    parts = names.split(",") if isinstance(names, str) else names or ()
+    return [str(part).strip() for part in parts if str(part).strip()]
 
 
 def task_options(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
-    """Options of the task, from a checkpoint's ``cfg["task"]``; empty when absent."""
+    """Return the options of the task from a checkpoint's ``cfg["task"]``; empty if it has none."""
     return as_dict(as_dict(checkpoint.get("cfg")).get("task"))
 
 
-def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], style: str) -> Languages:
-    """Languages that a fairseq checkpoint has as dictionary entries, by its task's options and state, then by the model's.
+def stock_languages(
+    checkpoint: Mapping[str, Any], settings: Mapping[str, Any], style: str
+) -> Languages:
+    """Return the languages that a fairseq checkpoint has as dictionary entries.
 
-    ``settings``: options of the model. ``style``: how a language is written, where the task does not say.
+    Args:
+        checkpoint: whose task's options and state count first.
+        settings: options of the model.
+        style: format of a language if the task does not state it.
     """
     task = task_options(checkpoint)
     options = {**settings, **task}
     style = _TASK_STYLES.get(str(options.get("lang_tok_style")), style)
-    kept = as_dict(checkpoint.get("task_state") or {}).get("languages")
-    if isinstance(kept, Mapping):  # of mBART's task; those of understanding keep the list alone
-        kept = kept.get("langs")
-    if kept and isinstance(kept, (list, tuple)):
-        return Languages(tuple(map(str, kept)), style=style)
-    denoising = "denoising" in str(task.get("_name") or settings.get("task"))
-    if denoising and options.get("add_lang_token") is False:
+    state = as_dict(checkpoint.get("task_state") or {}).get("languages")
+    if isinstance(
+        state, Mapping
+    ):  # of mBART's task; the tasks of understanding keep the list alone
+        state = state.get("langs")
+    if state and isinstance(state, (list, tuple)):
+        return Languages(tuple(map(str, state)), style=style)
+    is_denoising = "denoising" in str(task.get("_name") or settings.get("task"))
+    if is_denoising and options.get("add_lang_token") is False:
         return Languages(style=style)
     file, listed = options.get("lang_dict"), tuple(as_list(options.get("langs")))
     return Languages(listed or None, Path(str(file)).name if file else None, style)
-
-
-def as_list(value: Any) -> List[str]:
-    value = value.split(",") if isinstance(value, str) else value or ()
-    return [str(item).strip() for item in value if str(item).strip()]
-
-
-def languages_of(entries: Sequence[str], known: Sequence[str] = ()) -> Tuple[str, ...]:
-    """Languages that are entries of a dictionary (``[en_XX]`` or ``__eng_Latn__``), in their order.
-
-    ``known``: of a model; what looks like a language earlier in the dictionary and apart from these counts as a piece.
-    """
-    matches = [LANGUAGE.fullmatch(entry) for entry in entries]
-    codes = [match and (match.group(1) or match.group(2)) for match in matches]
-    first = next((index for index, code in enumerate(codes) if code in set(known)), 0)
-    while first > 0 and codes[first - 1] is not None:
-        first -= 1
-    return tuple(code for code in codes[first:] if code is not None)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from data_prep.files import atomic_file, atomic_path
 
-from .reading import FINGERPRINT, PathLike, fingerprint, stamped
+from .reading import FINGERPRINT, PathLike, fingerprint
+from .versions import stamped
 
 
 def save_checkpoint(state: Any, path: PathLike) -> None:
@@ -19,16 +20,31 @@ def save_checkpoint(state: Any, path: PathLike) -> None:
         torch.save(state, file)
 
 
-def start_state(model: Mapping[str, Tensor], updates: int = 0, epoch: int = 1, **entries: Any) -> Dict[str, Any]:
-    """A fairseq checkpoint with the versions of this process, of which training can start; ``entries``: its other ones."""
-    state: Dict[str, Any] = {"args": None, "cfg": None, "model": model, "criterion": None, "task_state": {}, **entries}
+def start_state(
+    model: Mapping[str, Tensor], updates: int = 0, epoch: int = 1, **entries: Any
+) -> Dict[str, Any]:
+    """Return a fairseq checkpoint that training can start from, with this process's versions.
+
+    Args:
+        entries: further entries of the checkpoint.
+    """
+    state: Dict[str, Any] = {
+        "args": None,
+        "cfg": None,
+        "model": model,
+        "criterion": None,
+        "task_state": {},
+        **entries,
+    }
     state["optimizer_history"] = [{"num_updates": updates, "lr_scheduler_state": {}}]
-    state["extra_state"] = {"train_iterator": {"epoch": epoch, "iterations_in_epoch": 0, "version": 2}}
+    state["extra_state"] = {
+        "train_iterator": {"epoch": epoch, "iterations_in_epoch": 0, "version": 2}
+    }
     return dict(stamped(state))
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
-    """Write a safetensors file, which is replaced at once and may be read by whoever may read other new files.
+    """Write a safetensors file atomically, with the permissions of any other new file.
 
     Its header has the fingerprint of the tensors. Errors as of :func:`atomic_path`.
     """
@@ -47,12 +63,12 @@ def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
 
 
 def memory_of(tensor: Tensor) -> Tuple[Any, ...]:
-    """What two names of one tensor have in common: device, memory, shape, strides and dtype."""
+    """Return what two names of one tensor share: device, memory, shape, strides and dtype."""
     return tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
-    """Name -> the earlier name of the same tensor. One without elements is not tied."""
+    """Map each name of a tied tensor to its first name. Tensors without elements are not tied."""
     first: Dict[Any, str] = {}
     tied = {}
     for name, tensor in model.items():

@@ -14,15 +14,6 @@ EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
 USE_ITS_DICTIONARY = (
     "run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols at its end"
 )
-FIT_NAMES = {
-    "policy": "--embedding-mismatch error",
-    "encoder": "--max-source-positions",
-    "decoder": "--max-target-positions",
-    "shared": "--share-all-embeddings",
-    "tied": "--share-all-embeddings and --share-decoder-input-output-embed",
-    "dictionary": USE_ITS_DICTIONARY,
-}
-"""Names of the options that messages of ``checkpoints.fitting.Fit`` recommend."""
 XLMR_WIRING: Dict[str, Any] = {
     "encoder_normalize_before": False,
     "decoder_normalize_before": False,
@@ -170,11 +161,6 @@ def check_wiring(args: Any, wiring: Mapping[str, Any], origin: str) -> None:
                 f"{origin}: {flag(name)} {setting} is not how XLM-R is wired; valid: {expected}, "
                 "as without this option"
             )
-
-
-def fit_names(args: Any) -> Dict[str, str]:
-    """Return :data:`FIT_NAMES` with the value of ``--embedding-mismatch``."""
-    return {**FIT_NAMES, "policy": f"{flag('embedding_mismatch')} {args.embedding_mismatch!s}"}
 
 
 def frozen_path(cfg: Any, name: str, valid: str) -> str:

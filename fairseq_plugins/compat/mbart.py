@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 
 from torch import nn
 
-from ..checkpoints.fitting import LANGUAGES, compare_order, compare_start
+from ..checkpoints.starting import LANGUAGES, compare_order, compare_start
 from .patch import Harm, Patch, source_has
 
 TASK = "fairseq.tasks.translation_from_pretrained_bart:TranslationFromPretrainedBARTTask"

@@ -16,15 +16,14 @@ import torch
 from data_prep.files import atomic_folder
 
 from ..checkpoints import read_checkpoint, read_masked_lm, write_masked_lm
-from ..checkpoints.encoder_decoder import has_layers, is_deltalm
-from ..checkpoints.encoders import sentencepiece_in
+from ..checkpoints.families import deltalm, roberta, veco
 from ..checkpoints.layouts import LAYOUT_ENTRY
-from ..checkpoints.pipeline import Content, PretrainedFile, find_settings, find_sizes, find_weights
+from ..checkpoints.opening import Checkpoint, find_settings, find_weights
+from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.reading import PathLike, model_of
-from ..checkpoints.veco import is_veco
+from ..checkpoints.rows import sentencepiece_in
 from ..checkpoints.vocabulary import CONFIG_NAME, DICTIONARY_NAME, SPECIAL
 from ..checkpoints.writing import save_tensors
-from ..checkpoints.xlmr import FOLDER
 from . import huggingface_tokenizer as tokenizer
 from .folder import check_folder
 from .huggingface_encoders import exported_bert, exported_encoder, is_bert, task_head
@@ -77,7 +76,7 @@ def export_huggingface(
         made = exported_encoder(content, heads)
     elif is_bert(content):
         made = exported_bert(content)
-    elif has_layers(content):
+    elif content.has_layers("encoder", "decoder"):
         made = exported_seq2seq(content)
     else:
         found = read_masked_lm(content.file, heads, "--heads")
@@ -94,16 +93,16 @@ def export_huggingface(
         logger.info("wrote %s: %s", folder, ", ".join(sorted(file.name for file in place.iterdir())))
 
 
-def _read(checkpoint: PathLike) -> Content:
+def _read(checkpoint: PathLike) -> Checkpoint:
     file = find_weights(Path(checkpoint))
     state = read_checkpoint(file)
     weights = state.get("weights")
-    return Content(
+    return Checkpoint(
         file, state, weights if isinstance(weights, Mapping) else model_of(state, file), False, find_settings(state)
     )
 
 
-def _frozen(content: Content, heads: Optional[int]) -> PretrainedFile:
+def _frozen(content: Checkpoint, heads: Optional[int]) -> PretrainedFile:
     """The masked LM inside an SGA. Raises ValueError: the checkpoint holds none."""
     tensors = {name[len(FROZEN) :]: one.float() for name, one in content.tensors.items() if name.startswith(FROZEN)}
     if not tensors:
@@ -111,18 +110,19 @@ def _frozen(content: Content, heads: Optional[int]) -> PretrainedFile:
             f"--frozen: {content.origin} holds no frozen masked LM, only SGA with --save-full-model does; export the file that "
             "--pretrained-mlm named"
         )
-    found = PretrainedFile(tensors, {}, {}, content, FOLDER, {"heads": content.options.get("encoder_attention_heads")})
-    find_sizes(found, heads, "--heads", "sentence_encoder.")
-    return found
+    stated = {"heads": content.options.get("encoder_attention_heads")}
+    masked_lm = PretrainedFile(content, roberta.EXPECTED, tensors, stated_sizes=stated)
+    masked_lm.find_sizes(heads, "--heads", "sentence_encoder.")
+    return masked_lm
 
 
-def _refuse(content: Content) -> None:
+def _refuse(content: Checkpoint) -> None:
     """Raise ValueError, with the reason, where ``transformers`` has no such architecture."""
     names = [str(name) for name in content.tensors]
     reason = next((why for kind, why in _REFUSED if any(re.fullmatch(kind, name) for name in names)), None)
-    if is_deltalm(content):
+    if deltalm.recognises(content):
         reason = "is a DeltaLM, whose decoder has two feed-forward blocks a layer"
-    elif is_veco(content):
+    elif veco.recognises(content):
         reason = "is a VECO, whose cross-attention stands beside an encoder's layers"
     elif content.arch.startswith("nat_ctc"):
         reason = "is a nat_ctc, which decodes slots"
@@ -130,7 +130,7 @@ def _refuse(content: Content) -> None:
         raise ValueError(f"{content.origin}: {reason}; transformers has no such architecture")
 
 
-def _vocabulary(content: Content, made: Exported, places: List[Path]) -> Dict[str, bytes]:
+def _vocabulary(content: Checkpoint, made: Exported, places: List[Path]) -> Dict[str, bytes]:
     """Files beside the weights: dictionary, pieces and tokenizer, as far as there is something, and the options of generation.
 
     Where no ``tokenizer.json`` can repeat what the pieces do, the log says why, and that text is to be split by the sentencepiece

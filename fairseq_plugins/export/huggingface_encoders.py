@@ -7,19 +7,22 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 import torch
 from torch import Tensor
 
-from ..checkpoints import xlmr
-from ..checkpoints.encoders import read_encoder
+from ..checkpoints.families import roberta
 from ..checkpoints.layouts import (
     LAYOUT_ENTRY,
     PADDING_IDX,
+    POSITIONS,
     SIZES,
+    WORDS,
     EncoderLayout,
-    Shapes,
     expected_shapes,
     family_layout,
 )
-from ..checkpoints.loading import Rule, apply_rules, float_tensors, refuse, rename, stack_rules
-from ..checkpoints.pipeline import POSITIONS, WORDS, Content, PretrainedFile, check_shapes, differing, find_sizes
+from ..checkpoints.loading import check_shapes
+from ..checkpoints.opening import Checkpoint, differing
+from ..checkpoints.pretrained import PretrainedFile
+from ..checkpoints.readers import read_encoder
+from ..checkpoints.renaming import NameTable, float_tensors, rename_tensors, stack_buffers, stack_renames
 from ..checkpoints.vocabulary import SPECIAL, as_dict, task_options
 from ..models.nlu.config import POOLING_OF
 from .huggingface_layout import BERT_PAIR, PAIR, Exported
@@ -40,7 +43,7 @@ _MODELS = {"xlmr": ("roberta", "xlm-roberta", "XLMRoberta"), "bert": ("bert", "b
 _WIRING = ("normalize_before", "layernorm_embedding", "learned_positions", "activation")
 
 
-def task_head(content: Content) -> str:
+def task_head(content: Checkpoint) -> str:
     """Name of the head that a checkpoint has for its task, as ``KIND.NAME``; empty where it has none.
 
     Raises ValueError: several, of which the task's options name none.
@@ -54,7 +57,7 @@ def task_head(content: Content) -> str:
     return f"{named[0]['kind']}.{named[0]['name']}" if named else ""
 
 
-def exported_encoder(content: Content, heads: Optional[int] = None) -> Exported:
+def exported_encoder(content: Checkpoint, heads: Optional[int] = None) -> Exported:
     """An XLM-R or BERT of ``nlu_encoder``, or fairseq's RoBERTa with a head.
 
     A head that no class of ``transformers`` computes is left out, which is logged. Raises ValueError: another family or wiring.
@@ -89,7 +92,7 @@ def _renamed(tensors: Mapping[str, Tensor], layout: EncoderLayout, stem: str) ->
     if layout.family == "bert":
         changed[POSITIONS] = tensors[POSITIONS][PADDING_IDX + 1 :]
     changed.setdefault("segment_embeddings.weight", torch.zeros(1, layout.embed_dim))
-    return {xlmr.exported(f"sentence_encoder.{name}", stem): one for name, one in changed.items()}
+    return {roberta.exported_name(f"sentence_encoder.{name}", stem): one for name, one in changed.items()}
 
 
 def configuration(layout: EncoderLayout) -> Dict[str, Any]:
@@ -100,14 +103,14 @@ def configuration(layout: EncoderLayout) -> Dict[str, Any]:
         raise ValueError(
             f"an encoder of the family {layout.family} with {'; '.join(other)}; transformers has no such one"
         )
-    config = {theirs: getattr(layout, ours) for ours, theirs in xlmr.FOLDER.sizes.items()}
+    config = {theirs: getattr(layout, ours) for ours, theirs in roberta.FOLDER_SIZES.items()}
     config.update(hidden_act="gelu", layer_norm_eps=layout.epsilon, pad_token_id=PADDING_IDX, bos_token_id=0)
     config.update(eos_token_id=layout.eos_idx, type_vocab_size=max(layout.segments, 1))
     unused = PADDING_IDX + 1 if layout.family == "xlmr" else 0
     return {**config, "max_position_embeddings": layout.max_positions + unused}
 
 
-def _purpose(content: Content, layout: EncoderLayout) -> Tuple[str, Mapping[str, str]]:
+def _purpose(content: Checkpoint, layout: EncoderLayout) -> Tuple[str, Mapping[str, str]]:
     """What the class of a head does, and the places of the head's modules; empty for an encoder alone."""
     head = task_head(content)
     if not head:
@@ -129,7 +132,7 @@ def _purpose(content: Content, layout: EncoderLayout) -> Tuple[str, Mapping[str,
     return "SequenceClassification", _PLACES[layout.family, "SequenceClassification"]
 
 
-def _labels(content: Content, made: Mapping[str, Tensor], purpose: str) -> Dict[str, Any]:
+def _labels(content: Checkpoint, made: Mapping[str, Tensor], purpose: str) -> Dict[str, Any]:
     """Number and names of the classes, where the checkpoint has them; spans have none."""
     if purpose == "QuestionAnswering":
         return {}
@@ -144,43 +147,50 @@ def _labels(content: Content, made: Mapping[str, Tensor], purpose: str) -> Dict[
 # ---- fairseq's BERT (--arch bert_base, masked_lm). ----
 
 _TOP = r"encoder\."
-_BERT_RULES: Tuple[Rule, ...] = (
-    refuse(_TOP + r"embed_out\..*", "has an output projection of its own"),
-    rename(_TOP + r"sentence_encoder\.(segment_embeddings\.weight)", r"\1"),
-    *stack_rules(_TOP + r"sentence_encoder\.", ""),
-    rename(_TOP + r"lm_head_transform_weight\.(weight|bias)", r"cls.predictions.transform.dense.\1"),
-    rename(_TOP + r"layer_norm\.(weight|bias)", r"cls.predictions.transform.LayerNorm.\1"),
-    rename(_TOP + r"lm_output_learned_bias", "cls.predictions.bias"),
-    rename(_TOP + r"masked_lm_pooler\.(weight|bias)", r"bert.pooler.dense.\1"),
-    rename(_TOP + r"sentence_projection_layer\.(weight)", r"cls.seq_relationship.\1"),
+_STACK = _TOP + r"sentence_encoder\."
+_TRANSFORM = "cls.predictions.transform"
+_BERT_NAMES = NameTable(
+    renames={
+        _STACK + r"(segment_embeddings\.weight)": r"\1",
+        **stack_renames(_STACK, ""),
+        _TOP + r"lm_head_transform_weight\.(weight|bias)": _TRANSFORM + r".dense.\1",
+        _TOP + r"layer_norm\.(weight|bias)": _TRANSFORM + r".LayerNorm.\1",
+        _TOP + r"lm_output_learned_bias": "cls.predictions.bias",
+        _TOP + r"masked_lm_pooler\.(weight|bias)": r"bert.pooler.dense.\1",
+        _TOP + r"sentence_projection_layer\.(weight)": r"cls.seq_relationship.\1",
+    },
+    dropped=stack_buffers(_STACK),
+    refused={_TOP + r"embed_out\..*": "has an output projection of its own"},
 )
 _BERT = "a masked LM of fairseq's bert_base, its output tied to its embedding"
 
 
-def is_bert(content: Content) -> bool:
+def is_bert(content: Checkpoint) -> bool:
     """Whether a checkpoint has the head of fairseq's own BERT."""
     return any(str(name).startswith("encoder.lm_head_transform_weight") for name in content.tensors)
 
 
-def exported_bert(content: Content) -> Exported:
+def exported_bert(content: Checkpoint) -> Exported:
     """fairseq's BERT as ``BertForPreTraining``. Raises ValueError: other options or tensors than a BERT's."""
     options, origin = content.options, content.origin
     wanted = {"activation_fn": "gelu", "pooler_activation_fn": "tanh", "encoder_learned_pos": True}
     problems = differing(options, {**wanted, "encoder_normalize_before": True, "no_token_positional_embeddings": False})
     if problems:
         raise ValueError(f"{origin}: {'; '.join(problems)}; expected {_BERT}")
-    tensors = apply_rules(float_tensors(content.tensors, origin), _BERT_RULES, origin, _BERT).tensors
+    tensors = rename_tensors(float_tensors(content.tensors, origin), _BERT_NAMES, origin, _BERT).tensors
     head = {name: tensors.pop(name) for name in list(tensors) if name.startswith(("cls.", "bert."))}
-    found = PretrainedFile(tensors, {}, {}, content, xlmr.FOLDER, {"heads": options.get("encoder_attention_heads")})
+    stated = {"heads": options.get("encoder_attention_heads")}
+    encoder = PretrainedFile(content, _BERT, tensors, stated_sizes=stated)
     segments = tensors.get("segment_embeddings.weight")
-    found.wiring = {"family": "bert", "epsilon": 1e-5, "segments": 0 if segments is None else segments.size(0)}
-    find_sizes(found, None, "encoder_attention_heads")
-    layout = EncoderLayout(**found.sizes)
+    encoder.find_sizes(None, "encoder_attention_heads")
+    count = 0 if segments is None else segments.size(0)
+    wiring: Dict[str, Any] = {"family": "bert", "epsilon": 1e-5, "segments": count}
+    layout = EncoderLayout(**{**encoder.sizes, **wiring})
     check_shapes(tensors, expected_shapes(layout), origin, _BERT)
     width, rows = layout.embed_dim, layout.vocab_size
     head.setdefault("cls.seq_relationship.weight", torch.zeros(2, width))
     head["cls.seq_relationship.bias"] = torch.zeros(len(head["cls.seq_relationship.weight"]))
-    shapes: Shapes = {"cls.predictions.bias": (rows,), "cls.seq_relationship.weight": (2, width)}
+    shapes: Dict[str, Tuple[int, ...]] = {"cls.predictions.bias": (rows,), "cls.seq_relationship.weight": (2, width)}
     shapes["cls.seq_relationship.bias"] = (2,)
     for module in ("cls.predictions.transform.dense", "bert.pooler.dense"):
         shapes.update({f"{module}.weight": (width, width), f"{module}.bias": (width,)})

@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 from torch import Tensor
 
-from ..checkpoints.pipeline import PretrainedFile
+from ..checkpoints.pretrained import PretrainedFile
 
 TEXT, PAIR = ("<s>", "A", "</s>"), ("<s>", "A", "</s>", "</s>", "B", "</s>")
 BERT_PAIR = ("<s>", "A", "</s>", "B", "</s>")

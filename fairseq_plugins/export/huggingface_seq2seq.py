@@ -9,11 +9,21 @@ import torch
 from torch import Tensor
 
 from ..checkpoints import CheckpointError, read_checkpoint
-from ..checkpoints.encoder_decoder import MBART_RULES, SHARED
-from ..checkpoints.layouts import PADDING_IDX, Shapes, attention_shapes, expected_shapes, family_layout
-from ..checkpoints.loading import Rule, apply_rules, float_tensors, refuse, rename, stack_rules
-from ..checkpoints.pipeline import POSITIONS, WORDS, Content, check_shapes, differing, find_weights
+from ..checkpoints.families import bart
+from ..checkpoints.families.bart import SHARED
+from ..checkpoints.layouts import (
+    PADDING_IDX,
+    POSITIONS,
+    WORDS,
+    Shapes,
+    attention_shapes,
+    expected_shapes,
+    family_layout,
+)
+from ..checkpoints.loading import check_shapes
+from ..checkpoints.opening import Checkpoint, differing, find_weights
 from ..checkpoints.reading import PathLike
+from ..checkpoints.renaming import NameTable, float_tensors, rename_tensors, stack_buffers, stack_renames
 from ..checkpoints.vocabulary import CONFIG_NAME, as_list, read_json, stock_languages, task_options
 from ..checkpoints.writing import save_checkpoint, start_state
 from .huggingface_layout import Entries, Exported
@@ -27,15 +37,16 @@ EXPECTED = (
     "an mBART, M2M-100 or NLLB: norms before the blocks and after the last layer, one embedding for sides and output"
 )
 _BIAS = "final_logits_bias"
-_RULES: Tuple[Rule, ...] = (
-    MBART_RULES[0],  # refuses experts
-    *stack_rules(r"(?:model\.)?decoder\.", "decoder."),
-    rename(r"(?:model\.)?decoder\.output_projection\.weight|lm_head\.weight", OUTPUT),
-    rename(_BIAS, _BIAS),
-    refuse(
-        r"(?:model\.)?decoder\..*|(?:classification_heads?|qa_outputs|score)\..*", "has more than a decoder's layers"
-    ),
-    *MBART_RULES[1:],
+_DECODER = r"(?:model\.)?decoder\."
+_NAMES = NameTable(
+    renames={
+        **bart.NAMES.renames,
+        **stack_renames(_DECODER, "decoder."),
+        _DECODER + r"output_projection\.weight|lm_head\.weight": OUTPUT,
+        _BIAS: _BIAS,
+    },
+    dropped={**bart.BUFFERS, **stack_buffers(_DECODER)},
+    refused=bart.NAMES.refused,
 )
 """fairseq's names, and those of ``transformers``, which have ``model.`` before them and one ``shared`` embedding."""
 _OPTIONS = {
@@ -58,10 +69,10 @@ _ARCHITECTURES = {
 """model_type -> class there, architecture here."""
 
 
-def exported_seq2seq(content: Content) -> Exported:
+def exported_seq2seq(content: Checkpoint) -> Exported:
     """A fairseq checkpoint with encoder and decoder. Raises ValueError: wired or tied otherwise than either model."""
     options, origin = content.options, content.origin
-    tensors = apply_rules(float_tensors(content.tensors, origin), _RULES, origin, EXPECTED).tensors
+    tensors = rename_tensors(float_tensors(content.tensors, origin), _NAMES, origin, EXPECTED).tensors
     words = _untie(tensors, origin)
     model_type = MBART if f"encoder.{POSITIONS}" in tensors else M2M
     _check_norms(tensors, model_type, origin)
@@ -127,7 +138,7 @@ def _longest(tensors: Mapping[str, Tensor], options: Mapping[str, Any], origin: 
 
 def _shapes(config: Mapping[str, Any], model_type: str) -> Shapes:
     """Shapes of both sides, without the embedding, by the options of ``config.json``."""
-    shapes: Shapes = {}
+    shapes: Dict[str, Tuple[int, ...]] = {}
     for side in _SIDES:
         sizes = {size: config[name.format(side)] for size, name in _SIZES.items()}
         stack = expected_shapes(family_layout({MBART: "mbart", M2M: "nllb"}[model_type], **sizes))
@@ -140,7 +151,7 @@ def _shapes(config: Mapping[str, Any], model_type: str) -> Shapes:
 # ---- Languages. ----
 
 
-def _task(content: Content) -> Dict[str, Any]:
+def _task(content: Checkpoint) -> Dict[str, Any]:
     """The options of the task, its name as ``_name``."""
     options = {**content.options, **task_options(content.entries)}
     return {**options, "_name": str(task_options(content.entries).get("_name") or content.options.get("task") or "")}
@@ -154,13 +165,13 @@ def _pair(task: Mapping[str, Any]) -> List[str]:
     return languages if all(languages) and len(pairs) < 2 else []
 
 
-def _tag(content: Content, language: str, entries: Entries) -> str:
+def _tag(content: Checkpoint, language: str, entries: Entries) -> str:
     """The entry of a language; empty where the dictionary has none."""
     entry = stock_languages(content.entries, content.options, "[{}]").style.format(language)
     return entry if entry in entries else ""
 
 
-def _around_source(content: Content, entries: Entries) -> List[str]:
+def _around_source(content: Checkpoint, entries: Entries) -> List[str]:
     task = _task(content)
     pair = _pair(task)
     if pair and task["_name"].startswith("translation_from_pretrained_bart"):
@@ -170,7 +181,7 @@ def _around_source(content: Content, entries: Entries) -> List[str]:
     return [*filter(None, (first, "A", "</s>"))]
 
 
-def _generation(content: Content, entries: Entries) -> Dict[str, Any]:
+def _generation(content: Checkpoint, entries: Entries) -> Dict[str, Any]:
     """Beginning and end of what is generated, with fairseq's defaults of a search."""
     task = _task(content)
     pair = _pair(task)
@@ -210,7 +221,7 @@ def import_seq2seq(folder: PathLike, checkpoint: PathLike) -> None:
     model_type = config.get("model_type")
     if model_type not in _ARCHITECTURES:
         raise CheckpointError(f"{origin}: model_type = {model_type!r}, expected one of {', '.join(_ARCHITECTURES)}")
-    tensors = apply_rules(float_tensors(read_checkpoint(file), origin), _RULES, origin, EXPECTED).tensors
+    tensors = rename_tensors(float_tensors(read_checkpoint(file), origin), _NAMES, origin, EXPECTED).tensors
     bias = tensors.pop(_BIAS, None)
     problems = differing(
         config, {"pad_token_id": PADDING_IDX, "eos_token_id": 2, "activation_function": ("relu", "gelu")}

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, List, Mapping, Optional
 
-from ..checkpoints.pipeline import find_settings
+from ..checkpoints.opening import find_settings
 from ..checkpoints.vocabulary import (
     LIST_NAME,
     MASK,

@@ -18,7 +18,7 @@ class PrefixDecoder(TransformerDecoderBase):
     """fairseq's decoder without cross-attention; a prefix enters where fairseq keeps the keys and values of earlier steps.
 
     Without a prefix the logits are those of stock ``transformer_lm`` on the same weights. ``layout`` is a
-    ``checkpoints.causal_lm.CausalLMLayout``, or anything with its fields.
+    ``checkpoints.layouts.CausalLMLayout``, or anything with its fields.
     """
 
     def __init__(self, layout: Any, dictionary: Any, dropout: float = 0.0) -> None:

@@ -12,8 +12,10 @@ import torch
 from fairseq.data import Dictionary
 
 from ..checkpoints.loading import load
-from ..checkpoints.pipeline import PretrainedFile, check_sizes, read_masked_lm
+from ..checkpoints.pretrained import PretrainedFile
+from ..checkpoints.readers import read_masked_lm
 from ..checkpoints.vocabulary import MASK, check_entries
+from ..common.fit_options import check_sizes
 from ..common.frozen import Frozen
 from ..common.options import USE_ITS_DICTIONARY, frozen_path, writable
 from ..masked_lm.model import MaskedLM, MaskedLMSizes

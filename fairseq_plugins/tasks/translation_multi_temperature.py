@@ -13,7 +13,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
 from ..checkpoints import read_checkpoint
-from ..checkpoints.fitting import started_from
+from ..checkpoints.starting import started_from
 from ..common.data_bins import both_orders, split_pair
 from ..common.own_run import OwnRun
 from ..common.sampling import TemperatureDataset, TemperatureSchedule

@@ -5,12 +5,14 @@ from typing import Any, Mapping
 
 from torch import Tensor
 
-from ...checkpoints.fitting import Fit, compare_order
+from ...checkpoints.fitting import Filler
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import find_settings
+from ...checkpoints.opening import find_settings
 from ...checkpoints.reading import read_checkpoint
+from ...checkpoints.starting import compare_order
 from ...checkpoints.vocabulary import as_list, check_entries, entries_beside, stock_languages, task_options
-from ...common.options import FIT_NAMES, USE_ITS_DICTIONARY, flag, sizes_of
+from ...common.fit_options import FIT_OPTIONS
+from ...common.options import USE_ITS_DICTIONARY, flag, sizes_of
 
 OPTION = "--adapter-backbone"
 ADAPTERS = ".adapters."
@@ -58,7 +60,8 @@ def fill(model: Any, args: Any, task: Any) -> LoadReport:
         entries = entries_beside(Path(path))
         check_entries(entries, dictionary.symbols, origin, "the dict.txt beside it", USE_ITS_DICTIONARY)
     _check_rows(model, state, origin)
-    return Fit(model, FIT_NAMES, origin).load(state, random=(r".*\.adapters\..*",))
+    filler = Filler(model, dict(state), FIT_OPTIONS, origin)
+    return filler.load(random=(r".*\.adapters\..*",))
 
 
 def _compare(settings: Mapping[str, Any], args: Any, names: Any, origin: str) -> None:

@@ -1,4 +1,4 @@
-"""Read the frozen language model that a config names, and bring its rows to the data's dictionary."""
+"""Reads the frozen language model of a config, and fits its rows to the data's dictionary."""
 
 import logging
 import re
@@ -8,12 +8,14 @@ from typing import Any, List, Sequence
 import torch
 from torch import Tensor
 
-from ...checkpoints.causal_lm import OUTPUT, read_causal_lm
+from ...checkpoints.families.gpt import OUTPUT
 from ...checkpoints.fitting import MARKERS
-from ...checkpoints.layouts import size_options
+from ...checkpoints.layouts import WORDS, size_options
 from ...checkpoints.loading import listing, load
-from ...checkpoints.pipeline import WORDS, PretrainedFile, check_sizes
+from ...checkpoints.pretrained import PretrainedFile
+from ...checkpoints.readers import read_causal_lm
 from ...checkpoints.reading import fingerprint
+from ...common.fit_options import check_sizes
 from ...common.frozen import Frozen
 from ...common.options import frozen_path
 from ...modules.prefix_decoder import PrefixDecoder
@@ -24,55 +26,68 @@ OPTION = "--pretrained-gpt"
 SIZES = {option: size for size, option in size_options("decoder", "max_positions").items()}
 """Option -> field of the layout."""
 _NEVER_READ = re.compile(r"<s>|<pad>|<unk>|madeupword\d+")
+"""Entries of a dictionary that no text holds."""
 
 
 def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
-    """Read ``cfg.pretrained_gpt`` and wrap it: frozen, a row for each entry of the dictionary of both sides, on the CPU, float32.
+    """Read ``cfg.pretrained_gpt`` and wrap it: frozen, on the CPU, float32.
 
-    Raises ValueError: no or missing file, sizes or dictionary that do not match it.
+    Args:
+        dictionary: of both sides; the module gets a row for each of its entries.
+
+    Raises:
+        ValueError: no or missing file, or sizes or a dictionary that do not fit it.
     """
-    path = frozen_path(cfg, "pretrained_gpt", "a Hugging Face GPT-2 folder, or a checkpoint of transformer_lm")
-    origin = f"{OPTION} {path}"
-    found = read_causal_lm(path, heads=cfg.decoder_attention_heads, label="--decoder-attention-heads")
-    sizes = {option: getattr(found.layout, size) for option, size in SIZES.items()}
-    check_sizes(sizes, cfg, origin, "; gpt_msp and gpt_msp_tiny take every size from the file")
-    rows = matching_rows(found, dictionary, origin)
-    tensors = dict(found.tensors)
+    valid = "a Hugging Face GPT-2 folder, or a checkpoint of transformer_lm"
+    path = frozen_path(cfg, "pretrained_gpt", valid)
+    origin, label = f"{OPTION} {path}", "--decoder-attention-heads"
+    pretrained = read_causal_lm(path, heads=cfg.decoder_attention_heads, label=label)
+    sizes = {option: getattr(pretrained.layout, size) for option, size in SIZES.items()}
+    remedy = "; gpt_msp and gpt_msp_tiny take every size from the file"
+    check_sizes(sizes, cfg, origin, remedy)
+    rows = matching_rows(pretrained, dictionary, origin)
+    tensors = dict(pretrained.tensors)
     for name in (WORDS, OUTPUT):
         if name in tensors:
             tensors[name] = take_rows(tensors[name], rows)
-    module = PrefixDecoder(replace(found.layout, vocab_size=len(dictionary)), dictionary, cfg.frozen_dropout)
+    layout = replace(pretrained.layout, vocab_size=len(dictionary))
+    module = PrefixDecoder(layout, dictionary, cfg.frozen_dropout)
     load(module, tensors, allow_missing=MARKERS)
-    made = fingerprint(tensors)
-    logger.info("frozen language model %s: %s, fingerprint %s", path, module.layout, made)
-    return Frozen(module, made, path, train_dropout=cfg.frozen_dropout > 0, option=OPTION)
+    stamp = fingerprint(tensors)
+    logger.info("frozen language model %s: %s, fingerprint %s", path, module.layout, stamp)
+    return Frozen(module, stamp, path, train_dropout=cfg.frozen_dropout > 0, option=OPTION)
 
 
-def matching_rows(found: PretrainedFile, dictionary: Any, origin: str) -> List[int]:
-    """For each entry of the dictionary (fairseq's) the row of the file that means the same; -1 for entries that no text has.
+def matching_rows(pretrained: PretrainedFile, dictionary: Any, origin: str) -> List[int]:
+    """Return the row of the file that means the same for each entry of a fairseq dictionary.
 
-    Raises ValueError: entries that the file does not have, or no vocabulary beside the file.
+    Returns:
+        V rows; -1 for an entry that no text holds.
+
+    Raises:
+        ValueError: entries that the file does not have, or no vocabulary beside the file.
     """
-    rows = found.layout.vocab_size
-    if not found.entries:
-        raise ValueError(
-            f"{origin}: nothing beside it tells what its {rows:,} rows mean; put its dict.txt or tokenizer there"
-        )
-    known = {entry: row for row, entry in reversed(list(enumerate(found.entries)))}
-    chosen = [known.get(entry, -1) for entry in dictionary.symbols]
-    unknown = [
-        repr(entry) for entry, row in zip(dictionary.symbols, chosen) if row < 0 and not _NEVER_READ.fullmatch(entry)
-    ]
+    if not pretrained.entries:
+        rows = pretrained.layout.vocab_size
+        remedy = "put its dict.txt or tokenizer there"
+        raise ValueError(f"{origin}: nothing beside it tells what its {rows:,} rows mean; {remedy}")
+    # The first of several rows with one entry counts.
+    row_of = {entry: row for row, entry in reversed(list(enumerate(pretrained.entries)))}
+    matches = [row_of.get(entry, -1) for entry in dictionary.symbols]
+    pairs = zip(dictionary.symbols, matches)
+    unknown = [repr(entry) for entry, row in pairs if row < 0 and not _NEVER_READ.fullmatch(entry)]
     if unknown:
-        raise ValueError(
-            f"{origin} has no row for {len(unknown):,} entries of the data's dictionary: {listing(unknown)}; cut the text with the "
-            "model's own tokenizer before fairseq-preprocess"
-        )
-    return chosen
+        problem = f"has no row for {len(unknown):,} entries of the data's dictionary"
+        remedy = "cut the text with the model's own tokenizer before fairseq-preprocess"
+        raise ValueError(f"{origin} {problem}: {listing(unknown)}; {remedy}")
+    return matches
 
 
 def take_rows(tensor: Tensor, rows: Sequence[int]) -> Tensor:
-    """The chosen rows, (V, C); -1 gives the mean of all: of a usual size, and the same in every run."""
+    """Return the rows of an embedding, (V, C), with the mean of all rows in place of row -1.
+
+    The mean has a usual size, and is the same in every run.
+    """
     index = torch.tensor(rows)
-    mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)
+    mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)  # 1 C
     return torch.cat([tensor, mean])[index.masked_fill(index < 0, tensor.size(0))]

@@ -10,7 +10,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ...checkpoints.fitting import left_closed
+from ...checkpoints.starting import left_closed
 from ...common.filled_model import FilledTransformer
 from ...common.options import (
     as_namespace,

@@ -11,10 +11,12 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
-from ...checkpoints.fitting import Fit, left_closed, sizes_of_sides, stack_sources
+from ...checkpoints.fitting import Filler, layer_sources
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import check_sizes, read_masked_lm
+from ...checkpoints.readers import read_masked_lm
+from ...checkpoints.starting import left_closed
 from ...common.filled_model import FilledTransformer
+from ...common.fit_options import check_sizes, fit_options, side_sizes
 from ...common.options import (
     EMBEDDING_POLICIES,
     XLMR_WIRING,
@@ -23,7 +25,6 @@ from ...common.options import (
     check_wiring,
     defaults_of,
     embedding_mismatch_option,
-    fit_names,
     option,
     register_architectures,
     same_sides,
@@ -137,15 +138,16 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     """
     origin = f"{OPTION} {args.pretrained_xlmr}"
     check_wiring(args, {name: value for name, value in XLMR_WIRING.items() if not name.startswith("decoder")}, origin)
-    found = read_masked_lm(args.pretrained_xlmr, heads=args.encoder_attention_heads)
-    sizes = {"encoder_layers": found.sizes["layers"], **sizes_of_sides(found.sizes, "encoder")}
+    masked_lm = read_masked_lm(args.pretrained_xlmr, heads=args.encoder_attention_heads)
+    layers = masked_lm.sizes["layers"]
+    sizes = {"encoder_layers": layers, **side_sizes(masked_lm.sizes, "encoder")}
     check_sizes(sizes, args, origin)
-    fit = Fit(model, fit_names(args), origin)
-    sources = stack_sources(found, "encoder", range(found.sizes["layers"]))
-    tensors = {name: found.tensors[source] for name, source in sources.items()}
-    fit.check_beside("encoder", found.entries)
-    fit.leave_mask_out("encoder", tensors, found.mask_row)
-    return fit.load(tensors, sources, _RANDOM)
+    sources = layer_sources(masked_lm, "encoder", range(layers))
+    tensors = {name: masked_lm.tensors[source] for name, source in sources.items()}
+    filler = Filler(model, tensors, fit_options(args), origin)
+    filler.check_dictionary("encoder", masked_lm.entries)
+    filler.drop_mask_row("encoder", masked_lm.mask_row)
+    return filler.load(sources, _RANDOM)
 
 
 register_architectures("transformer_from_xlmr", ARCHITECTURES)

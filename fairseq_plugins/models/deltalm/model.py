@@ -7,7 +7,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import nn
 
-from ...checkpoints.fitting import left_closed
+from ...checkpoints.starting import left_closed
 from ...common.filled_model import FilledTransformer
 from ...common.options import (
     EMBEDDING_POLICIES,

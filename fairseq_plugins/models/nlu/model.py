@@ -10,13 +10,14 @@ from fairseq.models import BaseFairseqModel, register_model
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
-from ...checkpoints.encoders import read_encoder
 from ...checkpoints.fitting import MARKERS
 from ...checkpoints.layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY
 from ...checkpoints.loading import load
+from ...checkpoints.readers import read_encoder
 from ...checkpoints.reading import PathLike
 from ...common.filled_model import FilledModel
-from ...common.options import as_namespace, fit_names, register_architectures, writable
+from ...common.fit_options import fit_options
+from ...common.options import as_namespace, register_architectures, writable
 from ...modules.text_encoder import TextEncoder
 from . import nlu_pretrained
 from .config import ARCHITECTURES, OF_STOCK_ENCODER, POOLING_OF, NLUEncoderOptions, complete
@@ -68,7 +69,7 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
         start = nlu_pretrained.find_start(as_namespace(args), task)
         encoder = TextEncoder(start.layout, **{name: getattr(args, name) for name in OF_STOCK_ENCODER})
         encoder.apply(init_bert_params)
-        nlu_pretrained.fill(encoder, start, fit_names(args))
+        nlu_pretrained.fill(encoder, start, fit_options(args))
         with writable(args):
             setattr(args, LAYOUT_ENTRY, asdict(start.layout))
             setattr(args, LANGUAGES_ENTRY, list(start.languages) if start.languages else None)

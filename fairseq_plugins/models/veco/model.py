@@ -8,8 +8,9 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
-from ...checkpoints.fitting import left_closed
-from ...common.options import as_namespace, defaults_of, fit_names, register_architectures, set_architecture, writable
+from ...checkpoints.starting import left_closed
+from ...common.fit_options import fit_options
+from ...common.options import as_namespace, defaults_of, register_architectures, set_architecture, writable
 from . import veco_pretrained
 from .config import ARCHITECTURES, VECOOptions, resolve
 from .prepared_model import PreparedModel
@@ -39,7 +40,7 @@ class VECOModel(PreparedModel):
         kind: Type[PreparedModel] = VECOPretrainingModel if pretrains else cls
         model: PreparedModel = TransformerModel.build_model.__func__(kind, plain, task)
         model.choice, model.kept_rows = choice, getattr(task, "kept_rows", None)
-        model.fit_names = fit_names(args)
+        model.fit_options = fit_options(args)
         path = args.init_from_mlm
         if path:
             absent = left_closed("--init-from-mlm", path, plain, task)

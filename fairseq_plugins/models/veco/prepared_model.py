@@ -1,12 +1,13 @@
 """What the two VECO models have in common: a stock transformer that reads pretrained states and says what became of them."""
 
 import logging
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Dict, Optional, Sequence
 
 from torch import Tensor
 
+from ...checkpoints.fitting import FitOptions
 from ...common.filled_model import FilledTransformer
-from ...common.options import FIT_NAMES
+from ...common.fit_options import FIT_OPTIONS
 from .config import VECOOptions
 from .layer_choice import LayerChoice
 
@@ -19,13 +20,13 @@ class PreparedModel(FilledTransformer):
     Attributes:
         choice: the layers that encoder and decoder take from a pretrained stack.
         kept_rows: for each entry of the pretrained dict.txt whether the data's dictionary has it; None = the same dictionary.
-        fit_names: see ``common.options``.
+        fit_options: names and values of the options that fit a pretrained state.
     """
 
     own_options = VECOOptions
     choice: Optional[LayerChoice] = None
     kept_rows: Optional[Sequence[bool]] = None
-    fit_names: Mapping[str, str] = FIT_NAMES
+    fit_options: FitOptions = FIT_OPTIONS
 
     def adapt(self, state_dict: Dict[str, Tensor]) -> None:
         """Turn a pretrained state into one of this model, in place; ValueError where it does not fit."""

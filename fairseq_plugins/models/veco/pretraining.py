@@ -5,8 +5,8 @@ from typing import Any, Callable, Dict, Optional, Sequence
 import torch
 from torch import Tensor, nn
 
+from ...checkpoints.families.veco import mask_marker
 from ...checkpoints.layouts import MASK_ROW
-from ...checkpoints.veco import marked_mask
 from ...checkpoints.vocabulary import MASK
 from ...masked_lm.model import MaskedLMHead, initialise
 from .prepared_model import PreparedModel
@@ -52,7 +52,7 @@ class VECOPretrainingModel(PreparedModel):
                 setattr(layer, name, getattr(own, name))
         self.lm_head = MaskedLMHead(encoder.embed_tokens.embedding_dim, encoder.embed_tokens.weight)
         # Which row is that of <mask> goes into the checkpoint: those who read it may have another dictionary.
-        self.lm_head.register_buffer(MASK_ROW.split(".")[1], marked_mask(encoder.dictionary.index(MASK)))
+        self.lm_head.register_buffer(MASK_ROW.split(".")[1], mask_marker(encoder.dictionary.index(MASK)))
         self.backbone_frozen = False
         initialise(self)
 

@@ -2,14 +2,14 @@
 
 import logging
 import re
-from typing import Any, Dict, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
 
-from ...checkpoints.fitting import MARKERS, Fit
+from ...checkpoints.families.veco import PRETRAINED_HERE, mask_row
+from ...checkpoints.fitting import MARKERS, Filler
 from ...checkpoints.loading import LoadReport, fold, mismatches
-from ...checkpoints.veco import PRETRAINED_HERE, mask_row
 from ...checkpoints.vocabulary import MASK
 from ...checkpoints.writing import memory_of
 from .dictionary_map import SPECIAL_ROWS, cut_rows
@@ -28,7 +28,7 @@ _ENCODER_OUTPUT = "encoder.output_projection.weight"
 _STATE = "the state to load"
 
 
-def layers_of(state: Dict[str, Tensor], side: str) -> int:
+def layers_of(state: Mapping[str, Tensor], side: str) -> int:
     """Layers that a state has on one side. Raises ValueError: their numbers are not 0, 1, 2 ..."""
     found = {int(match.group(2)) for match in map(_LAYER.fullmatch, state) if match and match.group(1) == side}
     if found != set(range(len(found))):
@@ -48,7 +48,7 @@ def first_unequal(pairs: Mapping[str, Tuple[Tensor, Optional[Tensor]]]) -> Optio
     return next((name for name, differs in zip(differ, found) if differs), None)
 
 
-def first_untied(state: Dict[str, Tensor]) -> Optional[str]:
+def first_untied(state: Mapping[str, Tensor]) -> Optional[str]:
     """The first tensor of a decoder layer (without cross-attention) that differs from the encoder layer's; None = none does."""
     pairs = {}
     for name, tensor in state.items():
@@ -94,12 +94,84 @@ def check_tied_state(model: Any, state: Dict[str, Tensor]) -> None:
         )
 
 
-class StackReader:
-    """Turns the state of a pretrained stack into that of a translation model, in place; leaves the state of a run as it is.
+Choices = Mapping[str, Optional[Tuple[int, ...]]]
+"""Side -> layers to choose; None if the state has the model's."""
 
-    A state is one of a stack when it has a head, when it has all layers of the stack and the model has not, or when encoder and
-    decoder have equal layers: training parts them. That of a translator of all layers is told from it by its rows, as many as its
-    dictionary has entries, until an update has moved something: the first one of a warm-up has the learning rate 0.
+
+class StateKind(NamedTuple):
+    """Kind of a state, as :func:`guess_kind` guesses it.
+
+    Attributes:
+        is_stack: of a pretrained stack, to be adapted; else of a run, which stays as it is.
+        is_released: of the authors' pre-training for certain; its last row is that of ``<mask>``.
+        is_tied: of another pre-training than this package's, with equal layers on both sides.
+    """
+
+    is_stack: bool
+    is_released: bool = False
+    is_tied: bool = False
+
+
+def guess_kind(model: Any, state: Mapping[str, Tensor], choices: Choices) -> StateKind:
+    """Guess whether a state is that of a pretrained stack or of a run.
+
+    It is a stack's if it has a head, if it has all layers of the stack and the model has not, or if
+    encoder and decoder have equal layers: training parts them. A translator of all layers has equal
+    layers too until an update has moved something (the first one of a warm-up has the learning rate
+    0). It is told from a stack by its rows, as many as its dictionary has entries. This is the only
+    place where rows are counted to find out what a state is.
+
+    Args:
+        model: a prepared translation model.
+
+    Raises:
+        ValueError: it cannot be told.
+    """
+    has_head = any(_HEADS.fullmatch(name) for name in state)
+    if PRETRAINED_HERE in state:
+        return StateKind(is_stack=True)
+    is_square = layers_of(state, "encoder") == layers_of(state, "decoder")
+    is_tied = is_square and first_untied(state) is None
+    has_more = has_head or _ENCODER_OUTPUT in state or any(choices.values())
+    if is_tied and has_more:
+        return StateKind(is_stack=True, is_released=True, is_tied=True)
+    if has_head or any(choices.values()):
+        return StateKind(is_stack=True)
+    if not is_tied:
+        return StateKind(is_stack=False)
+    rows = {name: state[name].size(0) for name in _WORDS if name in state}
+    entries = {name: len(getattr(model, name.split(".")[0]).dictionary) for name in rows}
+    if model.kept_rows is None or rows != entries:
+        return StateKind(is_stack=True, is_tied=True)
+    scales = not model.cfg.no_scale_embedding
+    is_stack = scales and not _rows_are_cut(model.kept_rows, set(rows.values()))
+    return StateKind(is_stack, is_tied=True)
+
+
+def _rows_are_cut(kept_rows: Sequence[bool], sizes: Set[int]) -> bool:
+    """Return True if rows, as many as the dictionary has entries, were cut by its map.
+
+    Raises:
+        ValueError: it cannot be told.
+    """
+    listed = SPECIAL_ROWS + len(kept_rows)
+    if not sizes & {listed, listed + 1}:
+        return True
+    if not all(kept_rows):
+        raise ValueError(
+            f"the state to load has {max(sizes):,} rows, as many as the data's dictionary has entries "
+            f"and as many as --resized-dict-map was written for ({listed:,}, and one for {MASK}): it "
+            "cannot be told whether they are cut already. Valid: a file that `python -m "
+            "data_prep.cut_vocabulary` has cut, without the map; or, where a run of all layers is to "
+            "go on, a checkpoint of its second update or later"
+        )
+    return False
+
+
+class StackReader:
+    """Turns the state of a pretrained stack into that of a translation model, in place.
+
+    The state of a run stays as it is; see :func:`guess_kind`.
 
     Args:
         model: a prepared translation model.
@@ -109,24 +181,24 @@ class StackReader:
     def __init__(self, model: Any, state: Dict[str, Tensor]):
         self.model, self.state = model, state
         self.pretrained_here, self.mask_row = PRETRAINED_HERE in state, mask_row(state, _STATE)
-        self.tied = self.released = False
+        self.kind = StateKind(is_stack=False)
         self.sources: Dict[str, str] = {}
         self.dropped: Dict[str, str] = {}
 
     def adapt(self) -> None:
         """Choose layers and rows, drop heads, and log what became of every tensor; ValueError names the option that helps."""
         choices = {side: self._choice(side) for side in SIDES}
-        self._recognise(choices)
-        stack = self._is_stack(choices)
+        self.kind = guess_kind(self.model, self.state, choices)
+        stack = self.kind.is_stack
         if stack:
             self._check_scale()
             self._check_cross_attention()
         self._select(choices)
-        fit = Fit(self.model, self.model.fit_names, _STATE)
-        self._rows(fit, stack)
+        filler = Filler(self.model, self.state, self.model.fit_options, _STATE)
+        self._rows(filler, stack)
         if stack:
-            self._check_complete(fit.targets)
-            self._log(fit.changes)
+            self._check_complete(filler.targets)
+            self._log(filler.changes)
 
     def _choice(self, side: str) -> Optional[Tuple[int, ...]]:
         """The layers to choose; None where the state has the model's."""
@@ -147,41 +219,6 @@ class StackReader:
                 f"{option} last:{want}"
             )
         return tuple(chosen)
-
-    def _recognise(self, choices: Dict[str, Optional[Tuple[int, ...]]]) -> None:
-        """Look at what tells the kind of state before it changes: a released one has equal layers, and more than a translator."""
-        if self.pretrained_here:
-            return
-        same = layers_of(self.state, "encoder") == layers_of(self.state, "decoder")
-        self.tied = same and first_untied(self.state) is None
-        surplus = any(_HEADS.fullmatch(name) for name in self.state) or _ENCODER_OUTPUT in self.state
-        self.released = self.tied and (surplus or any(choices.values()))
-
-    def _is_stack(self, choices: Dict[str, Optional[Tuple[int, ...]]]) -> bool:
-        if any(_HEADS.fullmatch(name) for name in self.state) or any(choices.values()) or self.released:
-            return True
-        if not self.tied:
-            return False
-        # A released one, or a translator of all layers in which nothing has moved yet: that one has its dictionary's rows.
-        sizes = {name: self.state[name].size(0) for name in _WORDS if name in self.state}
-        if self.model.kept_rows is None or any(rows != len(self._dictionary(name)) for name, rows in sizes.items()):
-            return True
-        return not self.model.cfg.no_scale_embedding and not self._rows_are_cut(set(sizes.values()))
-
-    def _rows_are_cut(self, sizes: Set[int]) -> bool:
-        """Whether rows that are as many as the dictionary's entries were cut by its map; ValueError where it cannot be told."""
-        kept = self.model.kept_rows
-        listed = SPECIAL_ROWS + len(kept)
-        if not sizes & {listed, listed + 1}:
-            return True
-        if not all(kept):
-            raise ValueError(
-                f"the state to load has {max(sizes):,} rows, as many as the data's dictionary has entries and as many as "
-                f"--resized-dict-map was written for ({listed:,}, and one for {MASK}): it cannot be told whether they are cut "
-                "already. Valid: a file that `python -m data_prep.cut_vocabulary` has cut, without the map; or, where a run of all "
-                "layers is to go on, a checkpoint of its second update or later"
-            )
-        return False
 
     def _dictionary(self, name: str) -> Any:
         return getattr(self.model, name.split(".")[0]).dictionary
@@ -231,7 +268,7 @@ class StackReader:
         self.state.clear()
         self.state.update(selected)
 
-    def _rows(self, fit: Fit, stack: bool) -> None:
+    def _rows(self, filler: Filler, stack: bool) -> None:
         """Bring words and positions to the model's rows."""
         words = [name for name in _WORDS if name in self.state]
         if stack and len(words) > 1 and self.model.encoder.embed_tokens is self.model.decoder.embed_tokens:
@@ -244,29 +281,28 @@ class StackReader:
             # A run has cut rows already: as many as the dictionary has entries.
             if kept is not None and (stack or self.state[name].size(0) != len(dictionary)):
                 mask_at = dictionary.index(MASK) if MASK in dictionary else None
-                self.state[name], fit.changes[name] = cut_rows(
+                self.state[name], filler.changes[name] = cut_rows(
                     self.state[name], kept, mask_at, name, _STATE, self.mask_row
                 )
         if stack and kept is None:
             for side in SIDES:
-                self._leave_mask_out(fit, side)
-        for name in list(self.state):
-            self.state[name] = fit.rows(name, self.state[name])
+                self._drop_mask_row(filler, side)
+        filler.fit()
 
-    def _leave_mask_out(self, fit: Fit, side: str) -> None:
+    def _drop_mask_row(self, filler: Filler, side: str) -> None:
         """Without a dictionary map: leave out the row of ``<mask>`` where the dictionary has none."""
         dictionary, words = getattr(self.model, side).dictionary, self.state.get(f"{side}.embed_tokens.weight")
         if self.pretrained_here:
             # Anywhere: in pre-training <mask> takes the place that the data's dictionary gives it.
-            fit.leave_mask_out(side, self.state, self.mask_row)
+            filler.drop_mask_row(side, self.mask_row)
             return
         # With all layers of the stack it may be a translator in which nothing has moved. A dictionary of as many entries is then
         # its own, unless it is that of a released one, which scales, with the one tag more for which <mask> makes room.
-        likely = self.tied and not self.model.cfg.no_scale_embedding
+        likely = self.kind.is_tied and not self.model.cfg.no_scale_embedding
         one_tag = [bool(_TAG.fullmatch(entry)) for entry in dictionary.symbols[-2:]] == [False, True]
-        released = self.released or (likely and (MASK in dictionary or one_tag))
+        released = self.kind.is_released or (likely and (MASK in dictionary or one_tag))
         if words is not None and (released or words.size(0) != len(dictionary)):
-            fit.leave_mask_out(side, self.state, words.size(0) - 1)
+            filler.drop_mask_row(side, words.size(0) - 1)
 
     def _check_complete(self, targets: Dict[str, Tensor]) -> None:
         """fairseq hides which tensors do not fit: compare before it does. Raises ValueError: names them."""

@@ -11,7 +11,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II, MISSING
 
-from ...checkpoints.fitting import compare_start
+from ...checkpoints.starting import compare_start
 from ...common.options import check_range, option
 from ...common.own_run import OwnRun
 from ...data.language_mixture import LanguageMixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_plugins.checkpoints.causal_lm import CausalLMLayout
+from fairseq_plugins.checkpoints.layouts import CausalLMLayout
 from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
 from fairseq_plugins.ops import linear as module
 from fairseq_plugins.ops.linear import MIN_WEIGHTS, Linear, linear, use_faster_linears

@@ -8,8 +8,8 @@ import safetensors.torch
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError
-from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.layouts import FAMILIES, expected_shapes, family_layout
+from fairseq_plugins.checkpoints.readers import read_encoder
 from tests import deltalm_builders, nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
 from tests.unit.checkpoints.builders import put
@@ -112,6 +112,11 @@ def _tensors(edit):
         (_set(no_token_positional_embeddings=True), "no_token_positional_embeddings"),
         (_set(encoder_attention_heads=None), "does not tell the number of attention heads"),
         (lambda content: content.pop("model"), "holds the entries"),
+        (
+            lambda content: content["model"].update({7: torch.ones(1)}),
+            "the name of a tensor is of type int, expected text",
+        ),
+        (lambda content: content.update(args=[1, 2]), "does not tell the number of attention heads"),
     ],
 )
 def test_a_damaged_or_other_mbart_is_refused(tmp_path, edit, message):
@@ -127,7 +132,9 @@ def test_a_damaged_or_other_mbart_is_refused(tmp_path, edit, message):
             {"model_type": "t5"},
             "model_type = 't5', expected one of bert, camembert, m2m_100, mbart, roberta, xlm-roberta",
         ),
+        ({"model_type": ["bert"]}, r"model_type = \['bert'\], expected one of bert"),
         ({"hidden_act": "relu"}, "hidden_act = 'relu', expected 'gelu'"),
+        ({"hidden_act": []}, r"hidden_act = \[\], expected 'gelu'"),
         ({"is_decoder": True}, "is_decoder = True, expected False"),
         ({"layer_norm_eps": 0}, "layer_norm_eps"),
         ({"type_vocab_size": 3}, "options say segments = 3, its tensors 2"),

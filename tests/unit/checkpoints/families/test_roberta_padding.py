@@ -3,15 +3,15 @@
 import pytest
 
 from fairseq_plugins.checkpoints import CheckpointError, read_masked_lm
-from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.checkpoints.veco import veco_state_from_folder
+from fairseq_plugins.checkpoints.families.veco import read_veco_folder
+from fairseq_plugins.checkpoints.readers import read_encoder
 from tests import nlu_builders, veco_builders
 from tests.unit.checkpoints import builders as masked_lms
 
 READERS = {
     "encoder": lambda path: read_encoder(path).tensors,
     "masked LM": lambda path: read_masked_lm(path).tensors,
-    "state": lambda path: veco_state_from_folder(path).tensors,
+    "state": lambda path: read_veco_folder(path).tensors,
 }
 ROWS = masked_lms.SIZES["vocab_size"]
 FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]

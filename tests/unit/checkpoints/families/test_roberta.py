@@ -110,7 +110,7 @@ def test_the_last_row_is_that_of_mask_unless_something_else_is(tmp_path, named, 
 def test_half_precision_becomes_float32_and_is_not_kept(tmp_path):
     half = {name: tensor.half() for name, tensor in current_state(TENSORS).items()}
     found = read_masked_lm(write_fairseq(tmp_path / "model.pt", half))
-    assert not found.content.tensors and set(found.content.entries) == {"args"}
+    assert not found.checkpoint.tensors and set(found.checkpoint.entries) == {"args"}
     assert_same(found.tensors, {name: tensor.half().float() for name, tensor in TENSORS.items()})
 
 

@@ -12,9 +12,9 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import CheckpointError, average, read_checkpoint, read_masked_lm
-from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.export import export_checkpoint, import_checkpoint
-from fairseq_plugins.checkpoints.veco import veco_state_from_folder
+from fairseq_plugins.checkpoints.families.veco import read_veco_folder
+from fairseq_plugins.checkpoints.readers import read_encoder
 from tests import nlu_builders, veco_builders
 from tests.unit.checkpoints import builders as masked_lms
 from tests.unit.checkpoints.builders import put, without
@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(folder):
-    return veco_state_from_folder(folder)
+    return read_veco_folder(folder)
 
 
 def bytes_of(state):
@@ -123,7 +123,7 @@ def test_what_is_no_whole_veco_is_refused(tmp_path, capsys, edit, config, messag
     edit(state)
     path = veco_builders.write_folder(tmp_path / "x", state, **config)
     with pytest.raises(CheckpointError, match=message):
-        veco_state_from_folder(path)
+        read_veco_folder(path)
     with pytest.raises(SystemExit):
         main(["import", str(path), str(tmp_path / "y.pt")])
     assert not (tmp_path / "y.pt").exists() and "checkpoint" in capsys.readouterr().err

@@ -9,8 +9,9 @@ from fairseq.data import Dictionary
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import CheckpointError
 from fairseq_plugins.checkpoints.dictionary import write_dictionary
-from fairseq_plugins.checkpoints.encoders import read_encoder, tokenizer_entries
-from fairseq_plugins.checkpoints.fitting import explain
+from fairseq_plugins.checkpoints.fitting import explain_difference
+from fairseq_plugins.checkpoints.readers import read_encoder
+from fairseq_plugins.checkpoints.rows import tokenizer_entries
 from fairseq_plugins.checkpoints.vocabulary import languages_of, read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
@@ -185,17 +186,17 @@ def test_a_dictionary_is_read_as_fairseq_reads_it(tmp_path):
 def test_languages_of_a_dictionary():
     entries = [*SPECIAL, "[is]", "p1", "[x1]", "__xx__y", *tags(["de_DE", "en_XX"]), "__eng_Latn__", "<mask>"]
     assert languages_of(entries) == ("is", "de_DE", "en_XX", "eng_Latn")
-    assert languages_of(entries, known=["en_XX"]) == ("de_DE", "en_XX", "eng_Latn")
-    assert languages_of(entries, known=["fr_XX"])[0] == "is"
-    assert languages_of(["[de_DE]", "[en_XX]"], known=["en_XX"]) == ("de_DE", "en_XX")
+    assert languages_of(entries, languages=["en_XX"]) == ("de_DE", "en_XX", "eng_Latn")
+    assert languages_of(entries, languages=["fr_XX"])[0] == "is"
+    assert languages_of(["[de_DE]", "[en_XX]"], languages=["en_XX"]) == ("de_DE", "en_XX")
 
 
 # ---- Rows that do not fit. ----
 
 
 def test_differences_are_explained():
-    assert "one entry more is probably <mask>" in explain(1) and "one entry fewer" in explain(-1)
-    assert explain(2) == explain(-25) == ""
+    assert "one entry more is probably <mask>" in explain_difference(1) and "one entry fewer" in explain_difference(-1)
+    assert explain_difference(2) == explain_difference(-25) == ""
 
 
 UNIGRAM = {"type": "Unigram", "vocab": [["a", 0.0]]}

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, load, read_masked_lm
-from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.families.veco import read_veco_folder
 from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
-from fairseq_plugins.checkpoints.veco import veco_state_from_folder
+from fairseq_plugins.checkpoints.readers import read_encoder
 from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders, veco_builders
@@ -156,7 +156,7 @@ def test_cross_attention_in_one_word_is_the_same(tmp_path, caplog):
     one_word = {name.replace("cross_attention", "crossattention"): one for name, one in state.items()}
     assert one_word.keys() != state.keys()
     paths = [veco_builders.write_folder(tmp_path / name, one) for name, one in (("two", state), ("one", one_word))]
-    for read in (read_encoder, veco_state_from_folder):
+    for read in (read_encoder, read_veco_folder):
         two, one = (read(path) for path in paths)
         masked_lms.assert_same(one.tensors, two.tensors)
         assert len(one.report.dropped) == len(two.report.dropped)
@@ -165,7 +165,7 @@ def test_cross_attention_in_one_word_is_the_same(tmp_path, caplog):
     assert "is_decoder = true with crossattention.*: taken to be a VECO" in caplog.text
     both = {**state, **{name: one for name, one in one_word.items() if ".layer.3.crossattention.self.key" in name}}
     with pytest.raises(CheckpointError, match="two tensors for .*encoder_attn.k_proj"):
-        veco_state_from_folder(veco_builders.write_folder(tmp_path / "both", both))
+        read_veco_folder(veco_builders.write_folder(tmp_path / "both", both))
 
 
 # ---- As a masked LM. ----

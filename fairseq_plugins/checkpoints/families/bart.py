@@ -1,0 +1,178 @@
+"""mBART, mBART-50, NLLB and M2M-100, and the encoders that this package trained.
+
+fairseq's and Hugging Face's names differ by ``model.`` and ``shared`` only.
+"""
+
+import logging
+from dataclasses import asdict
+from typing import Any, Dict, Mapping
+
+from ..inspection import CheckpointError
+from ..layouts import (
+    LANGUAGES_ENTRY,
+    LAYOUT_ENTRY,
+    POSITIONS,
+    SIZES,
+    WORDS,
+    layout_from,
+    size_options,
+)
+from ..opening import Checkpoint, differing
+from ..pretrained import PretrainedFile, convert_tensors
+from ..renaming import NameTable, stack_buffers, stack_renames
+from ..vocabulary import STYLES, Languages, as_dict, stock_languages
+
+logger = logging.getLogger(__name__)
+
+EXPECTED = (
+    "an mBART (learned positions) or a dense NLLB or M2M-100 (sinusoidal positions, norms before "
+    "the blocks): a fairseq checkpoint, or a Hugging Face folder of model_type mbart or m2m_100"
+)
+MODEL_TYPES = {"mbart": "mbart", "m2m_100": "nllb"}
+"""``model_type`` of a Hugging Face folder -> family of its encoder."""
+
+SHARED = "shared.weight"
+_STACK = r"(?:model\.)?encoder\."
+BUFFERS = {**stack_buffers(_STACK), r"_float_tensor": "buffer that is counted anew"}
+NAMES = NameTable(
+    renames={r"(?:model\.)?shared\.weight": SHARED, **stack_renames(_STACK, "encoder.")},
+    dropped={
+        **BUFFERS,
+        r"(?:model\.)?decoder\..*": "decoder, unused by an encoder",
+        r"lm_head\.weight|final_logits_bias": "output of the decoder, unused by an encoder",
+        r"(?:classification_heads?|qa_outputs|score)\..*": "head of another task",
+    },
+    refused={
+        r"(?:model\.)?(?:encoder|decoder)\.layers\.\d+\.(?:moe_layer|ffn)\..*": (
+            "is a mixture of experts"
+        ),
+    },
+)
+
+SIZE_OPTIONS = size_options("encoder", "max_source_positions")
+FOLDER_SIZES = {
+    "vocab_size": "vocab_size",
+    "layers": "encoder_layers",
+    "embed_dim": "d_model",
+    "ffn_dim": "encoder_ffn_dim",
+    "max_positions": "max_position_embeddings",
+    "heads": "encoder_attention_heads",
+}
+_FOLDER_WIRED = {
+    "pad_token_id": 1,
+    "eos_token_id": 2,
+    "activation_function": ("gelu", "relu"),
+}
+_WIRING_OPTIONS = {
+    "normalize_before": "encoder_normalize_before",
+    "layernorm_embedding": "layernorm_embedding",
+    "learned_positions": "encoder_learned_pos",
+    "activation": "activation_fn",
+}
+"""Field of a layout -> fairseq's option."""
+
+
+def convert(checkpoint: Checkpoint) -> PretrainedFile:
+    """Convert the encoder of an mBART, NLLB or M2M-100.
+
+    Raises:
+        CheckpointError: other options, or tensors that fit several families while no option tells
+            which of them it is.
+    """
+    if checkpoint.is_folder:
+        return _convert_folder(checkpoint)
+    tensors = checkpoint.tensors
+    family = "mbart" if f"encoder.{POSITIONS}" in tensors else "nllb"
+    if family == "nllb" and "encoder.layer_norm.weight" not in tensors:
+        checkpoint.refuse(["has norms after the blocks and sinusoidal positions"], EXPECTED)
+    unscaled = checkpoint.options.get("no_scale_embedding")
+    if has_xlmr_shape(tensors) and not checkpoint.arch and unscaled is None:
+        families = "BART, a post-norm mBART and a fine-tuned VECO"
+        reason = f"tells neither arch nor no_scale_embedding, and its tensors fit {families}"
+        checkpoint.refuse([reason], EXPECTED)
+    model = convert_tensors(checkpoint, NAMES, SIZE_OPTIONS, EXPECTED, family)
+    find_wiring(model)
+    return model
+
+
+def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
+    options = checkpoint.options
+    checkpoint.refuse(differing(options, _FOLDER_WIRED), EXPECTED)
+    family, copies = MODEL_TYPES[str(checkpoint.model_type)], ((SHARED, f"encoder.{WORDS}"),)
+    model = convert_tensors(checkpoint, NAMES, FOLDER_SIZES, EXPECTED, family, copies=copies)
+    model.wiring["scale_embedding"] = bool(options.get("scale_embedding", family == "nllb"))
+    if options.get("activation_function"):
+        model.wiring["activation"] = options["activation_function"]
+    model.stated_languages = Languages(style=STYLES[family])
+    return model
+
+
+def has_xlmr_shape(names: Mapping[str, Any]) -> bool:
+    """Return True for learned positions, a norm after the embedding, none after the last layer."""
+    required = (f"encoder.{POSITIONS}", "encoder.layernorm_embedding.weight")
+    return all(name in names for name in required) and "encoder.layer_norm.weight" not in names
+
+
+def find_wiring(model: PretrainedFile) -> None:
+    """Fill in wiring and languages of a fairseq encoder by its options and its tensors.
+
+    The options of released models are not always those of their training. The tensors count where
+    they differ.
+
+    Raises:
+        CheckpointError: there are no positions.
+    """
+    options, origin = model.checkpoint.options, model.origin
+    if options.get("no_token_positional_embeddings"):
+        reason = "was trained with no_token_positional_embeddings, expected positions"
+        raise CheckpointError(f"{origin}: {reason}")
+    for field, option in _WIRING_OPTIONS.items():
+        if options.get(option) is not None:
+            model.wiring[field] = options[option]
+    if options.get("activation_fn") is None:
+        logger.warning("%s: its options lack activation_fn: that of its family is taken", origin)
+    if options.get("no_scale_embedding") is not None:
+        model.wiring["scale_embedding"] = not options["no_scale_embedding"]
+    for field, actual in _wiring_of_tensors(model.tensors).items():
+        option = _WIRING_OPTIONS[field]
+        if options.get(option) is not None and bool(options[option]) != actual:
+            text = "%s: its options say %s = %s, its tensors %s"
+            logger.warning(text, origin, option, not actual, actual)
+        model.wiring[field] = actual
+    style = STYLES.get(model.wiring["family"], "__{}__")
+    model.stated_languages = stock_languages(model.checkpoint.entries, options, style)
+
+
+def _wiring_of_tensors(names: Mapping[str, Any]) -> Dict[str, bool]:
+    wiring = {
+        # fairseq has a last norm with norms before the blocks, and only then.
+        "normalize_before": "encoder.layer_norm.weight" in names,
+        "layernorm_embedding": "encoder.layernorm_embedding.weight" in names,
+    }
+    # Without a table, positions may be sinusoids, or the table is lost: the options tell.
+    return {**wiring, "learned_positions": True} if f"encoder.{POSITIONS}" in names else wiring
+
+
+# ---- Encoders that this package trained. ----
+
+OWN_EXPECTED = "an nlu_encoder checkpoint of this package"
+OWN_NAMES = NameTable(
+    renames={r"(encoder\.(?!version$).+)": r"\1"},
+    dropped={
+        r"encoder\.version": "format counter of fairseq",
+        r"(?:classification_heads|token_heads)\..*": "head of a task",
+    },
+)
+
+
+def convert_own(checkpoint: Checkpoint) -> PretrainedFile:
+    """Convert an ``nlu_encoder`` checkpoint, whose options hold its whole layout."""
+    size_names = {"layers": "", "heads": f"{LAYOUT_ENTRY}.heads"}
+    model = convert_tensors(checkpoint, OWN_NAMES, size_names, OWN_EXPECTED)
+    options = checkpoint.options
+    layout = asdict(layout_from(as_dict(options[LAYOUT_ENTRY]), model.origin))
+    model.stated_sizes = {name: layout.pop(name) for name in SIZES}
+    model.wiring, languages = layout, options.get(LANGUAGES_ENTRY)
+    listed = tuple(map(str, languages)) if languages else None
+    model.stated_languages = Languages(listed, style=STYLES.get(layout["family"], "[{}]"))
+    return model

@@ -1,0 +1,167 @@
+"""Causal language models: fairseq's ``transformer_lm`` and Hugging Face's GPT-2."""
+
+from typing import List
+
+import torch
+
+from .. import rows
+from ..layouts import POSITIONS, WORDS, epsilon_problems, size_options
+from ..opening import Checkpoint, differing
+from ..pretrained import PretrainedFile, convert_tensors
+from ..renaming import NameTable, stack_buffers, stack_renames
+from ..vocabulary import SPECIAL, find_dictionary, read_dictionary
+
+EXPECTED = (
+    "a language model: a fairseq transformer_lm (decoder.embed_tokens, decoder.layers.*; no "
+    "adaptive softmax, no encoder), or a Hugging Face GPT-2 (model_type gpt2, tensors "
+    "transformer.wte, transformer.wpe, transformer.h.*, transformer.ln_f; output tied to the "
+    "embedding)"
+)
+OUTPUT = "output_projection.weight"
+_OUTPUT, _WORDS = f"decoder.{OUTPUT}", f"decoder.{WORDS}"
+_TOP = r"(?:transformer\.)?"
+_BLOCK, _LAYER = _TOP + r"h\.(\d+)\.", r"decoder.layers.\1."
+NAMES = NameTable(
+    renames={
+        # fairseq
+        **stack_renames(r"decoder\.", "decoder."),
+        r"decoder\.output_projection\.weight|decoder\.embed_out": _OUTPUT,
+        # Hugging Face
+        _TOP + r"wte\.weight": _WORDS,
+        _TOP + r"wpe\.weight": f"decoder.{POSITIONS}",
+        _BLOCK + r"ln_1\.(weight|bias)": _LAYER + r"self_attn_layer_norm.\2",
+        _BLOCK + r"attn\.c_attn\.(weight|bias)": tuple(
+            rf"{_LAYER}self_attn.{projection}_proj.\2" for projection in "qkv"
+        ),
+        _BLOCK + r"attn\.c_proj\.(weight|bias)": _LAYER + r"self_attn.out_proj.\2",
+        _BLOCK + r"ln_2\.(weight|bias)": _LAYER + r"final_layer_norm.\2",
+        _BLOCK + r"mlp\.c_fc\.(weight|bias)": _LAYER + r"fc1.\2",
+        _BLOCK + r"mlp\.c_proj\.(weight|bias)": _LAYER + r"fc2.\2",
+        _TOP + r"ln_f\.(weight|bias)": r"decoder.layer_norm.\1",
+        r"lm_head\.weight": _OUTPUT,
+    },
+    dropped={
+        **stack_buffers(r"decoder\."),
+        _BLOCK + r"attn\.(?:bias|masked_bias)": "triangular mask, made anew",
+    },
+    refused={
+        r"encoder\..*": "is a model with an encoder",
+        r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*": (
+            "is the decoder of a model with an encoder"
+        ),
+        r"decoder\.(?:adaptive_softmax|embed_tokens\.embeddings)\..*": "has adaptive sizes",
+        r"decoder\.project_(?:in|out)_dim\..*": (
+            "has another input or output width than its layers"
+        ),
+        _BLOCK + r"(?:crossattention|ln_cross_attn)\..*": "has cross-attention",
+    },
+)
+TRANSPOSED = _BLOCK + r"(?:attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight"
+"""Names of the matrices that GPT-2 stores as (in, out); fairseq's are (out, in)."""
+
+_UNSUPPORTED = ("no_token_positional_embeddings", "scale_fc", "scale_attn", "scale_heads")
+"""Options of fairseq's decoder that this package does not compute."""
+
+FOLDER_SIZES = {
+    "vocab_size": "vocab_size",
+    "layers": "n_layer",
+    "embed_dim": "n_embd",
+    "ffn_dim": "n_inner",
+    "max_positions": "n_positions",
+    "heads": "n_head",
+}
+_ACTIVATIONS = {
+    "gelu_new": "gelu_accurate",
+    "gelu_pytorch_tanh": "gelu_accurate",
+    "gelu_fast": "gelu_accurate",
+    "gelu": "gelu",
+    "relu": "relu",
+}
+"""Hugging Face's name of an activation -> fairseq's name of the same function."""
+_FOLDER_WIRED = {
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+    "activation_function": tuple(_ACTIVATIONS),
+}
+
+
+def convert(checkpoint: Checkpoint) -> PretrainedFile:
+    """Convert a causal language model. Raises CheckpointError: wired in a way that is not read."""
+    return _convert_folder(checkpoint) if checkpoint.is_folder else _convert_fairseq(checkpoint)
+
+
+def _convert_fairseq(checkpoint: Checkpoint) -> PretrainedFile:
+    options = checkpoint.options
+    checkpoint.refuse(differing(options, dict.fromkeys(_UNSUPPORTED, False)), EXPECTED)
+    sizes = size_options("decoder", "max_target_positions")
+    model = convert_tensors(checkpoint, NAMES, sizes, EXPECTED)
+    output = model.tensors.get(_OUTPUT)
+    if output is not None and torch.equal(output, model.matrix(_WORDS)):
+        model.drop(_OUTPUT, "equal to the token embedding")
+    modules = {name.split(".")[1] for name in model.tensors}
+    model.wiring = {
+        "normalize_before": bool(options.get("decoder_normalize_before")),
+        "final_norm": "layer_norm" in modules,
+        "layernorm_embedding": "layernorm_embedding" in modules,
+        "learned_positions": "embed_positions" in modules,
+        "scale_embedding": not options.get("no_scale_embedding"),
+        "activation": str(options.get("activation_fn") or "relu"),
+    }
+    return model
+
+
+def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
+    config = checkpoint.options
+    problems = [*epsilon_problems(config, "layer_norm_epsilon"), *differing(config, _FOLDER_WIRED)]
+    checkpoint.refuse(problems, EXPECTED)
+    model = convert_tensors(
+        checkpoint,
+        NAMES,
+        FOLDER_SIZES,
+        EXPECTED,
+        transposed=TRANSPOSED,
+        copies=((_OUTPUT, _WORDS),),
+        padding_idx=-1,
+    )
+    model.wiring = {
+        "activation": _ACTIVATIONS[config.get("activation_function") or "gelu_new"],
+        "epsilon": float(config.get("layer_norm_epsilon", 1e-5)),
+    }
+    return model
+
+
+# ---- Entries of the rows. ----
+
+_SPECIAL_IDS = {
+    "</s>": "eos_token_id",
+    "<pad>": "pad_token_id",
+    "<s>": "bos_token_id",
+    "<unk>": "unk_token_id",
+}
+
+
+def name_rows(model: PretrainedFile) -> List[str]:
+    """Return the entry of each row of the embedding as far as a file beside the weights tells.
+
+    The special rows that the configuration of a folder names are called as in fairseq: ``</s>`` is
+    the one that ends a text.
+    """
+    checkpoint, count = model.checkpoint, model.layout.vocab_size
+    folder = checkpoint.folder
+    if model.entries or not checkpoint.is_folder:
+        beside = find_dictionary(folder, checkpoint.entries)
+        return rows.check_count(read_dictionary(beside), count, beside) if beside else []
+    segmenter = rows.sentencepiece_in(folder)
+    if segmenter is not None and not (folder / rows.TOKENIZER).is_file():
+        entries = rows.check_count(rows.pieces_of(segmenter), count, segmenter)
+    else:
+        entries = list(rows.tokenizer_entries(folder, None, count) or ())
+    for entry, option in _SPECIAL_IDS.items():
+        row = checkpoint.options.get(option)
+        if not isinstance(row, int) or not 0 <= row < len(entries) or entry in entries:
+            continue
+        if entries[row] not in SPECIAL:
+            entries[row] = entry
+    return entries

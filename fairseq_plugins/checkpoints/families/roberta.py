@@ -1,0 +1,373 @@
+"""XLM-R and BERT: fairseq's masked LMs and Hugging Face's folders; writes the latter too.
+
+fairseq's releases differ: ``decoder.sentence_encoder.`` (before 0.10) or
+``encoder.sentence_encoder.``, ``emb_layer_norm`` or ``layernorm_embedding``, one
+``in_proj_weight`` or three projections. InfoXLM's training files hold the model under
+``model_fast.`` beside a momentum copy.
+"""
+
+import dataclasses
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Mapping
+
+import torch
+from torch import Tensor
+
+from ..inspection import CheckpointError
+from ..layouts import (
+    FAMILIES,
+    PADDING_IDX,
+    POSITIONS,
+    WORDS,
+    epsilon_problems,
+    masked_lm_shapes,
+    size_options,
+)
+from ..loading import check_shapes, listing
+from ..opening import Checkpoint, differing
+from ..pretrained import PretrainedFile, convert_tensors
+from ..reading import PathLike, fingerprint
+from ..renaming import NameTable, Renames, stack_buffers, stack_renames
+from ..rows import check_padding, tokenizer_entries
+from ..vocabulary import CONFIG_NAME, PAD
+from ..writing import atomic_path, save_tensors
+
+logger = logging.getLogger(__name__)
+
+EXPECTED = (
+    "a masked LM of XLM-R's shape: fairseq's (encoder.sentence_encoder.*, encoder.lm_head.* tied "
+    "to the embedding) or Hugging Face's (model_type xlm-roberta, roberta or camembert; roberta.* "
+    "and lm_head.*)"
+)
+MODEL_TYPES = ("xlm-roberta", "roberta", "camembert")
+EPSILON = 1e-5
+OUTPUT = "lm_head.weight"
+TIED = (OUTPUT, f"encoder.{WORDS}")
+_BIAS_COPY = "lm_head.decoder.bias"
+_TOKEN_TYPES = "encoder.segment_embeddings.weight"
+
+# ---- Names in Hugging Face's folders. ----
+
+_EMBEDDINGS = r"(?:(?:roberta|bert)\.)?embeddings\."
+_LAYER = r"(?:(?:roberta|bert)\.)?encoder\.layer\.(\d+)\."
+CROSS_ATTENTION = _LAYER + r"cross_?attention\."
+"""Prefix of the tensors that VECO has beside XLM-R's; decoders of the library write one word."""
+_CROSS_PARTS = r"(?:self\.(?:query|key|value)|output\.(?:dense|LayerNorm))"
+
+ATTENTION = {
+    "self.query": "q_proj",
+    "self.key": "k_proj",
+    "self.value": "v_proj",
+    "output.dense": "out_proj",
+}
+EMBEDDING_NAMES = {
+    "word_embeddings": "embed_tokens",
+    "position_embeddings": "embed_positions",
+    "token_type_embeddings": "segment_embeddings",
+    "LayerNorm": "layernorm_embedding",
+}
+LAYER_NAMES = {
+    **{f"attention.{theirs}": f"self_attn.{ours}" for theirs, ours in ATTENTION.items()},
+    "attention.output.LayerNorm": "self_attn_layer_norm",
+    "intermediate.dense": "fc1",
+    "output.dense": "fc2",
+    "output.LayerNorm": "final_layer_norm",
+}
+"""Module in a folder -> module in fairseq's encoder."""
+
+
+def module_renames(source: str, target: str) -> Renames:
+    """Return the renames of weight and bias; old files call those of a norm gamma and beta."""
+    is_norm = source.endswith(("LayerNorm", "layer_norm"))
+    weight, bias = ("weight|gamma", "bias|beta") if is_norm else ("weight", "bias")
+    return {
+        rf"{source}\.(?:{weight})": f"{target}.weight",
+        rf"{source}\.(?:{bias})": f"{target}.bias",
+    }
+
+
+_STACK_RENAMES: Renames = {}
+for _theirs, _ours in EMBEDDING_NAMES.items():
+    _STACK_RENAMES.update(module_renames(_EMBEDDINGS + _theirs, f"encoder.{_ours}"))
+for _theirs, _ours in LAYER_NAMES.items():
+    _target = rf"encoder.layers.\1.{_ours}"
+    _STACK_RENAMES.update(module_renames(_LAYER + re.escape(_theirs), _target))
+
+FOLDER_NAMES = NameTable(
+    renames={
+        **_STACK_RENAMES,
+        **module_renames(r"lm_head\.dense", "lm_head.dense"),
+        **module_renames(r"lm_head\.layer_norm", "lm_head.layer_norm"),
+        r"lm_head\.(bias|decoder\.bias)": r"lm_head.\1",
+        r"lm_head\.decoder\.weight": OUTPUT,
+    },
+    dropped={
+        _EMBEDDINGS + r"(?:position_ids|token_type_ids)": "buffer that is counted anew",
+        r"(?:classifier|qa_outputs)\..*": "head of another task",
+        r"(?:(?:roberta|bert)\.)?pooler\.dense\.(?:weight|bias)": "pooler, unused by a masked LM",
+        CROSS_ATTENTION + _CROSS_PARTS + r"\.(?:weight|bias|gamma|beta)": (
+            "cross-attention of a VECO, unused by an encoder"
+        ),
+    },
+)
+BERT_NAMES = NameTable(
+    renames=_STACK_RENAMES,
+    dropped={**FOLDER_NAMES.dropped, r"cls\..*": "heads of the pre-training, unused by an encoder"},
+)
+
+FOLDER_SIZES = {
+    "vocab_size": "vocab_size",
+    "layers": "num_hidden_layers",
+    "embed_dim": "hidden_size",
+    "ffn_dim": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "heads": "num_attention_heads",
+}
+_FOLDER_WIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
+
+# ---- Names in fairseq's files. ----
+
+_TOP = r"(?:model_fast\.)?(?:(?:encoder|decoder)\.)?"
+_STACK = _TOP + r"sentence_encoder\."
+_SEQUENCE_PARTS = (
+    "embed_tokens|embed_positions|layers|layernorm_embedding|layer_norm|output_projection"
+)
+FAIRSEQ_NAMES = NameTable(
+    renames={
+        **stack_renames(_STACK, "encoder."),
+        _TOP + r"lm_head\.((?:dense|layer_norm)\.(?:weight|bias)|weight|bias)": r"lm_head.\1",
+    },
+    dropped={
+        **stack_buffers(_STACK),
+        _TOP + r"classification_heads\..*": "classification head, unused by a masked LM",
+        r"model_slow\..*": "InfoXLM's momentum copy",
+        r"queue|enqueue_cnt|queue_ptr|proj_matrix_(?:fast|slow)": (
+            "InfoXLM's contrastive training state"
+        ),
+    },
+    refused={
+        _STACK + r"layer_norm\.(?:weight|bias)": "is a pre-norm model, as XLM-R XL and XXL are",
+        _STACK + r"segment_embeddings\.weight": "is a BERT with segment embeddings",
+        r"encoder\.(?:masked_lm_pooler|lm_head_transform_weight|lm_output_learned_bias)\b.*": (
+            "is a fairseq BERT"
+        ),
+        rf"(?:encoder|decoder)\.(?:{_SEQUENCE_PARTS})\b.*": (
+            "is an encoder-decoder or language model such as mBART"
+        ),
+    },
+)
+WIRED = {
+    "activation_fn": "gelu",
+    "encoder_normalize_before": False,
+    "encoder_learned_pos": True,
+    "no_scale_embedding": True,
+    "layernorm_embedding": True,
+    "no_token_positional_embeddings": False,
+}
+"""Option of a fairseq model of XLM-R's shape -> its only valid value."""
+
+# ---- XLM-R. ----
+
+
+def recognises(checkpoint: Checkpoint) -> bool:
+    """Return True for an XLM-R; folders of transformers before 2.3 (VECO) have no model_type."""
+    if not checkpoint.is_folder:
+        return any("sentence_encoder." in name for name in checkpoint.tensors)
+    if checkpoint.model_type is None:
+        return any(name.startswith("roberta.embeddings.") for name in checkpoint.tensors)
+    return checkpoint.model_type in MODEL_TYPES
+
+
+def convert(checkpoint: Checkpoint) -> PretrainedFile:
+    """Convert an XLM-R. Raises CheckpointError: wired otherwise, or another row of ``<pad>``."""
+    if checkpoint.is_folder:
+        return convert_folder(checkpoint, FOLDER_NAMES, EXPECTED)
+    checkpoint.refuse(differing(checkpoint.options, WIRED), EXPECTED)
+    sizes = size_options("encoder", "max_positions")
+    return convert_tensors(
+        checkpoint, FAIRSEQ_NAMES, sizes, EXPECTED, family="xlmr", copies=(TIED,), mask_is_last=True
+    )
+
+
+def convert_folder(checkpoint: Checkpoint, table: NameTable, expected: str) -> PretrainedFile:
+    """Convert a Hugging Face XLM-R.
+
+    The one token-type row is added to every position, so that logits stay the same.
+    """
+    problems = _folder_problems(checkpoint)
+    problems += differing(checkpoint.options, {**_FOLDER_WIRED, "pad_token_id": (PADDING_IDX, 0)})
+    checkpoint.refuse(problems, expected)
+    copies = (TIED, (_BIAS_COPY, "lm_head.bias"))
+    model = convert_tensors(
+        checkpoint, table, FOLDER_SIZES, expected, family="xlmr", copies=copies, mask_is_last=True
+    )
+    _check_padding_row(model)
+    rows = model.stated_sizes["max_positions"]
+    longest = rows - PADDING_IDX - 1 if isinstance(rows, int) else None
+    model.stated_sizes["max_positions"] = longest
+    _add_token_type(model)
+    return model
+
+
+def has_cross_attention(names: Iterable[str]) -> bool:
+    """Return True if these are names of a VECO in Hugging Face's layout."""
+    return any(re.match(CROSS_ATTENTION, name) for name in names)
+
+
+def _folder_problems(checkpoint: Checkpoint) -> List[str]:
+    """List the entries of a configuration that are not XLM-R's; log those that are read kindly."""
+    config, origin = checkpoint.options, checkpoint.options_origin
+    problems = []
+    epsilon, default = config.get("layer_norm_eps"), ""
+    if epsilon is None:
+        epsilon, default = 1e-12, " (the default when the entry is missing)"
+    if not isinstance(epsilon, (int, float)) or abs(epsilon - EPSILON) > 1e-3 * EPSILON:
+        problems.append(f"layer_norm_eps = {epsilon!r}{default}, expected {EPSILON!r}")
+    is_veco = has_cross_attention(checkpoint.tensors)
+    for flag in ("is_decoder", "add_cross_attention"):
+        if config.get(flag) and not is_veco:
+            reason = "expected false without the cross_attention.* of a VECO"
+            problems.append(f"{flag} = {config[flag]!r}, {reason}")
+    if config.get("is_decoder") and any(".crossattention." in name for name in checkpoint.tensors):
+        logger.warning("%s: is_decoder = true with crossattention.*: taken to be a VECO", origin)
+    if checkpoint.model_type is None:
+        logger.warning("%s: has no model_type: %s is taken", origin, MODEL_TYPES[0])
+    return problems
+
+
+def _check_padding_row(model: PretrainedFile) -> None:
+    """Raise CheckpointError if a tokenizer beside a ``pad_token_id`` of 0 has ``<pad>`` elsewhere.
+
+    transformers wrote 0 for every model in January 2020, so 0 counts as unstated.
+
+    Source: the authors' ``RobertaEmbeddings``, whose ``padding_idx`` is 1.
+    """
+    if model.checkpoint.options.get("pad_token_id") != 0:
+        return
+    rows = model.matrix(f"encoder.{WORDS}").size(0)
+    check_padding(tokenizer_entries(model.checkpoint.folder, None, rows) or (), model.origin)
+    row = f"row {PADDING_IDX} is taken for {PAD}, as in every XLM-R"
+    logger.warning("%s: pad_token_id = 0 in %s: %s", model.origin, CONFIG_NAME, row)
+
+
+def _add_token_type(model: PretrainedFile) -> None:
+    positions = model.matrix(f"encoder.{POSITIONS}")
+    token_types = model.tensors.pop(_TOKEN_TYPES, None)
+    if token_types is None:
+        return
+    source = model.sources["(added to the positions)"] = model.sources.pop(_TOKEN_TYPES)
+    if token_types.shape != (1, positions.size(1)):
+        expected = "expected one row of the positions' width"
+        shape = tuple(token_types.shape)
+        raise CheckpointError(f"{model.origin}: {source} has shape {shape}, {expected}")
+    if bool(token_types.any()):  # adding zeros could turn -0.0 into 0.0, and the fingerprint
+        model.tensors[f"encoder.{POSITIONS}"] = positions + token_types
+
+
+# ---- BERT. ----
+
+BERT_EXPECTED = (
+    "a Hugging Face BERT (model_type bert, hidden_act gelu, absolute positions, tensors bert.*), "
+    "with vocab.txt or tokenizer.json"
+)
+
+
+def convert_bert(checkpoint: Checkpoint) -> PretrainedFile:
+    """Convert a Hugging Face BERT. Raises CheckpointError: other options than BERT's."""
+    options = checkpoint.options
+    valid = {**_FOLDER_WIRED, "is_decoder": False, "add_cross_attention": False}
+    problems = [*epsilon_problems(options, "layer_norm_eps"), *differing(options, valid)]
+    checkpoint.refuse(problems, BERT_EXPECTED)
+    sizes = {**FOLDER_SIZES, "segments": "type_vocab_size"}
+    model = convert_tensors(
+        checkpoint, BERT_NAMES, sizes, BERT_EXPECTED, family="bert", padding_idx=-1
+    )
+    segments = model.tensors.get(_TOKEN_TYPES)
+    has_segments = segments is not None and segments.dim() > 0
+    model.wiring["segments"] = len(segments) if has_segments else 0  # type: ignore[arg-type]
+    model.wiring["epsilon"] = float(options.get("layer_norm_eps", FAMILIES["bert"]["epsilon"]))
+    return model
+
+
+# ---- Write a masked LM as a folder. ----
+
+_THEIR_NAMES = {ours: theirs for theirs, ours in {**EMBEDDING_NAMES, **LAYER_NAMES}.items()}
+
+
+def exported_name(name: str, prefix: str = "roberta") -> str:
+    """Return the name of a ``MaskedLM`` tensor in a folder whose encoder has this prefix."""
+    part, _, inner = name.partition(".")
+    if part == "lm_head":
+        return name
+    module, _, kind = inner.rpartition(".")
+    layer = re.fullmatch(r"layers\.(\d+)\.(.+)", module)
+    if layer:
+        return f"{prefix}.encoder.layer.{layer[1]}.{_THEIR_NAMES[layer[2]]}.{kind}"
+    return f"{prefix}.embeddings.{_THEIR_NAMES[module]}.{kind}"
+
+
+def write_masked_lm(
+    folder: PathLike, sizes: Any, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float16
+) -> str:
+    """Write ``config.json`` and ``model.safetensors``, each replaced atomically.
+
+    Args:
+        sizes: ``MaskedLMSizes``, or a mapping with its fields.
+        tensors: in the names of ``MaskedLM``; the tied ``lm_head.weight`` may be among them.
+        dtype: to which the tensors are rounded.
+
+    Returns:
+        the fingerprint that ``read_masked_lm`` will give for the folder, of the *rounded* tensors.
+
+    Raises:
+        CheckpointError: names or shapes other than a masked LM's of these sizes, or numbers that
+            ``dtype`` cannot hold.
+    """
+    numbers: Dict[str, int] = dict(
+        sizes if isinstance(sizes, Mapping) else dataclasses.asdict(sizes)
+    )
+    rounded = _round(tensors, numbers, dtype, f"masked LM for {folder}")
+    folder_tensors = {exported_name(name): tensor for name, tensor in rounded.items()}
+    token_types = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
+    folder_tensors[exported_name("sentence_encoder.segment_embeddings.weight")] = token_types
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    save_tensors(folder_tensors, Path(folder) / "model.safetensors")
+    config = {
+        **{option: numbers[size] for size, option in FOLDER_SIZES.items()},
+        "architectures": ["XLMRobertaForMaskedLM"],
+        "hidden_act": "gelu",
+        "layer_norm_eps": EPSILON,
+        "max_position_embeddings": numbers["max_positions"] + numbers["padding_idx"] + 1,
+        "model_type": MODEL_TYPES[0],
+        "pad_token_id": numbers["padding_idx"],
+        "torch_dtype": str(dtype).rsplit(".", 1)[-1],
+        "type_vocab_size": 1,
+    }
+    with atomic_path(Path(folder) / CONFIG_NAME) as temporary:
+        text = json.dumps(config, indent=2, sort_keys=True)
+        temporary.write_text(text + "\n", encoding="utf-8")
+    return fingerprint(rounded)
+
+
+def _round(
+    tensors: Mapping[str, Tensor], sizes: Mapping[str, int], dtype: torch.dtype, origin: str
+) -> Dict[str, Tensor]:
+    """Return copies of the tensors in ``dtype``, without the tied output; check all of them."""
+    untied = {name: tensor for name, tensor in tensors.items() if name != OUTPUT}
+    expected = "the tensors of masked_lm.model.MaskedLM"
+    check_shapes(untied, masked_lm_shapes(sizes), origin, expected)
+    output = tensors.get(OUTPUT)
+    if output is not None and not torch.equal(output, untied[f"sentence_encoder.{WORDS}"]):
+        reason = f"{OUTPUT} differs from the token embedding, expected a tie"
+        raise CheckpointError(f"{origin}: {reason}")
+    rounded = {}
+    for name, tensor in untied.items():
+        rounded[name] = tensor.detach().to("cpu", dtype, copy=True).contiguous()
+    infinite = [name for name, tensor in rounded.items() if not tensor.isfinite().all()]
+    if infinite:
+        names = listing(infinite)
+        raise CheckpointError(f"{origin}: values that are not finite in {dtype}: {names}")
+    return rounded

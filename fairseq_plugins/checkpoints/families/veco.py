@@ -1,0 +1,266 @@
+"""VECO: fairseq's layout, released or of this package, and Hugging Face's with cross-attention.
+
+In fairseq's layout a VECO is a stock transformer of XLM-R's shape. Before it is fine-tuned, each
+decoder layer is one of the encoder's layers plus cross-attention. A VECO that was pre-trained here
+also has a masked-LM head, and states the row of ``<mask>``. Its encoder is of the family ``xlmr``.
+Embeddings are scaled by the square root of C in the released file, not in those of this package.
+"""
+
+import logging
+import re
+from typing import Any, Dict, Mapping, Optional
+
+import torch
+from torch import Tensor
+
+from ..inspection import CheckpointError
+from ..layouts import MASK_ROW, WORDS, attention_shapes, masked_lm_shapes, size_options
+from ..loading import check_shapes
+from ..opening import Checkpoint, differing, open_checkpoint
+from ..pretrained import PARTS, PretrainedFile, convert_tensors
+from ..reading import PathLike
+from ..renaming import NameTable, Renames, stack_buffers, stack_renames
+from ..vocabulary import DICTIONARY_NAME, MASK, Languages, entries_beside
+from ..writing import save_checkpoint, start_state
+from . import roberta
+from .bart import SIZE_OPTIONS, find_wiring, has_xlmr_shape
+
+logger = logging.getLogger(__name__)
+
+EXPECTED = (
+    "a VECO in fairseq's layout (encoder.* and decoder.* of XLM-R's shape, lm_head.* where it was "
+    "pre-trained here), or a Hugging Face folder of model_type xlm-roberta with cross_attention.* "
+    "or crossattention.*"
+)
+SCALE_OPTION = "no_scale_embedding"
+PRETRAINED_HERE = "lm_head.dense.weight"
+"""Tensor of a VECO that was pre-trained here; one for generation has none."""
+
+_CROSS = "decoder.layers.{}.encoder_attn"
+_CROSS_MODULES = {
+    **{theirs: f"{_CROSS}.{ours}" for theirs, ours in roberta.ATTENTION.items()},
+    "output.LayerNorm": f"{_CROSS}_layer_norm",
+}
+"""Module of cross-attention in a folder -> here, as the authors gave them when they were asked."""
+_CROSS_RENAMES: Renames = {}
+for _theirs, _ours in _CROSS_MODULES.items():
+    _source = roberta.CROSS_ATTENTION + re.escape(_theirs)
+    _CROSS_RENAMES.update(roberta.module_renames(_source, _ours.format(r"\1")))
+
+NAMES = NameTable(
+    renames={
+        # fairseq
+        **stack_renames(r"encoder\.", "encoder."),
+        **stack_renames(r"decoder\.", "decoder."),
+        r"decoder\.output_projection\.weight": "decoder.output_projection.weight",
+        r"lm_head\.((?:dense|layer_norm)\.(?:weight|bias)|weight|bias)": r"lm_head.\1",
+        # Hugging Face
+        **_CROSS_RENAMES,
+        **roberta.FOLDER_NAMES.renames,
+    },
+    dropped={
+        **roberta.FOLDER_NAMES.dropped,
+        **stack_buffers(r"encoder\."),
+        **stack_buffers(r"decoder\."),
+        r"lm_head\.mask_row": "place of <mask>, no weight",
+        r"encoder\.output_projection\.weight": "output of the encoder, which nothing uses",
+        r"classification_heads\..*": "head of another task",
+    },
+    refused={
+        r"(?:encoder|decoder)\.layer_norm\.(?:weight|bias)": (
+            "has norms before the blocks, as mBART and no VECO"
+        ),
+    },
+)
+
+# ---- The row of <mask>. ----
+
+
+def mask_marker(row: int) -> Tensor:
+    """Return the tensor that states the row of ``<mask>`` in a checkpoint. (row, 0)."""
+    return torch.empty(row, 0)
+
+
+def mask_row(state: Mapping[str, Any], origin: str) -> Optional[int]:
+    """Return the row of ``<mask>`` that a state states; None if it was not pre-trained here.
+
+    Raises:
+        CheckpointError: the marker is missing, or states no row of the embedding.
+    """
+    marker, words = state.get(MASK_ROW), state.get(f"encoder.{WORDS}")
+    if marker is None and PRETRAINED_HERE not in state:
+        return None
+    rows = words.size(0) if isinstance(words, Tensor) and words.dim() else 0
+    is_marker = isinstance(marker, Tensor) and marker.dim() == 2 and not marker.numel()
+    if not is_marker or not 0 < marker.size(0) < rows:  # type: ignore[union-attr]
+        actual = tuple(marker.shape) if isinstance(marker, Tensor) else type(marker).__name__
+        expected = f"expected (row of <mask>, 0) with one of its {rows:,} rows"
+        raise CheckpointError(f"{origin}: {MASK_ROW} is {actual}, {expected}")
+    return marker.size(0)  # type: ignore[union-attr]
+
+
+# ---- fairseq's layout. ----
+
+
+def recognises(checkpoint: Checkpoint) -> bool:
+    """Return True for a VECO in fairseq's layout, by its architecture, else by its tensors.
+
+    A DeltaLM must have been recognised before.
+    """
+    if checkpoint.is_folder or not checkpoint.has_layers("encoder", "decoder"):
+        return False
+    if checkpoint.arch.startswith(("mbart", "bart")):
+        return False
+    return checkpoint.arch.startswith("veco") or guess_by_tensors(checkpoint.tensors)
+
+
+def guess_by_tensors(tensors: Mapping[str, Any]) -> bool:
+    """Guess whether tensors are those of a VECO whose options do not name it.
+
+    They are if they have XLM-R's shape, and a masked-LM head or a first decoder layer that equals a
+    layer of the encoder. A fine-tuned VECO without its options cannot be told from a BART, which
+    ``bart`` refuses. This is the only place where the kind of a file is guessed.
+    """
+    return has_xlmr_shape(tensors) and (PRETRAINED_HERE in tensors or _is_one_stack(tensors))
+
+
+def _is_one_stack(tensors: Mapping[str, Any]) -> bool:
+    first = tensors.get("decoder.layers.0.fc1.weight")
+    if not isinstance(first, Tensor):
+        return False
+    names = [
+        name for name in tensors if re.fullmatch(r"encoder\.layers\.\d+\.fc1\.weight", str(name))
+    ]
+    candidates = [tensors[name] for name in names if isinstance(tensors[name], Tensor)]
+    return any(torch.equal(candidate, first) for candidate in candidates)
+
+
+def _convert(checkpoint: Checkpoint) -> PretrainedFile:
+    copies = (roberta.TIED,)
+    model = convert_tensors(checkpoint, NAMES, SIZE_OPTIONS, EXPECTED, "xlmr", copies=copies)
+    model.stated_mask = mask_row(checkpoint.tensors, checkpoint.origin)
+    return model
+
+
+def convert_encoder(checkpoint: Checkpoint) -> PretrainedFile:
+    """Convert a VECO whose encoder alone is needed."""
+    model = _convert(checkpoint)
+    is_scaled = _is_scaled(model)
+    find_wiring(model)
+    model.wiring["scale_embedding"], model.stated_languages = is_scaled, Languages()
+    return model
+
+
+def convert_masked_lm(checkpoint: Checkpoint) -> PretrainedFile:
+    """Convert encoder and head of a VECO that was pre-trained here.
+
+    Raises:
+        CheckpointError: a VECO for generation, or one that is wired otherwise than XLM-R.
+    """
+    model = _convert(checkpoint)
+    if PRETRAINED_HERE not in model.tensors:
+        raise CheckpointError(
+            f"{model.origin}: is a VECO for generation, without the head of a masked LM; expected "
+            "one as it was pre-trained here (lm_head.*), or its Hugging Face folder. An "
+            "nlu_encoder takes its encoder as it is"
+        )
+    options = {**checkpoint.options, SCALE_OPTION: not _is_scaled(model)}
+    checkpoint.refuse(differing(options, roberta.WIRED), EXPECTED)
+    return model
+
+
+def _is_scaled(model: PretrainedFile) -> bool:
+    """Return True if the embeddings are scaled, as the options state or as the release is."""
+    unscaled = model.checkpoint.options.get(SCALE_OPTION)
+    if unscaled is None:
+        unscaled = PRETRAINED_HERE in model.tensors
+        text = "%s: its options lack %s: %s is taken"
+        logger.warning(text, model.origin, SCALE_OPTION, unscaled)
+    return not unscaled
+
+
+# ---- Hugging Face's layout, as a whole. ----
+
+
+def read_veco_folder(path: PathLike) -> PretrainedFile:
+    """Read the whole Hugging Face folder of a VECO, in the names of fairseq's layout.
+
+    Returns:
+        the file: ``encoder.*``, ``decoder.*`` with as many layers, and ``lm_head.*``. Tied tensors
+        are one tensor. ``sizes`` are the fields of ``MaskedLMSizes``.
+
+    Raises:
+        CheckpointError: unreadable, without a head or cross-attention in every layer, or with
+            tensors that are not accounted for.
+    """
+    checkpoint = open_checkpoint(path, EXPECTED)
+    problem = ""
+    if not checkpoint.is_folder:
+        problem = "is a fairseq checkpoint, expected a Hugging Face folder"
+    elif not roberta.has_cross_attention(checkpoint.tensors):
+        problem = "has no cross_attention.* tensors, so it is no VECO"
+    checkpoint.refuse([problem] if problem else [], EXPECTED)
+    model = roberta.convert_folder(checkpoint, NAMES, EXPECTED)
+    model.name_rows(entries_beside(checkpoint.file), DICTIONARY_NAME)
+    model.take({part: part for part in PARTS}, "a VECO")
+    model.find_sizes(None, "heads=…", "encoder.")
+    check_shapes(model.tensors, _folder_shapes(model.sizes), model.origin, EXPECTED)
+    words = f"encoder.{WORDS}"
+    encoder = [name for name in model.tensors if name.startswith("encoder.")]
+    copies = {name.replace("encoder.", "decoder.", 1): name for name in encoder}
+    copies.update({"decoder.output_projection.weight": words, roberta.OUTPUT: words})
+    for copy, name in copies.items():
+        model.tensors[copy], model.sources[copy] = model.tensors[name], model.sources[name]
+    return model
+
+
+def _folder_shapes(sizes: Mapping[str, int]) -> Dict[str, Any]:
+    shapes = {
+        name.replace("sentence_encoder.", "encoder."): shape
+        for name, shape in masked_lm_shapes(sizes).items()
+    }
+    for layer in range(sizes["layers"]):
+        shapes.update(attention_shapes(_CROSS.format(layer), sizes["embed_dim"]))
+    return shapes
+
+
+def write_veco(folder: PathLike, checkpoint: PathLike) -> PretrainedFile:
+    """Make a fairseq checkpoint of the Hugging Face folder of a VECO; store a tied tensor once.
+
+    Embeddings are not scaled, as in the folder. The released checkpoint in fairseq's layout does
+    scale them, which matters for fine-tuning.
+
+    Raises:
+        CheckpointError: as :func:`read_veco_folder`, or no row is that of ``<mask>``.
+    """
+    model = read_veco_folder(folder)
+    if model.mask_row is None:
+        reason = f"has no row for {MASK}, expected one, so that VECO can go on from it"
+        raise CheckpointError(f"checkpoint {folder}: {reason}")
+    versions = {f"{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")}
+    state = {**model.tensors, **versions, MASK_ROW: mask_marker(model.mask_row)}
+    options = _stock_options(model.sizes)
+    save_checkpoint(start_state(state, cfg={"model": options}), checkpoint)
+    logger.info("wrote %s: %s", checkpoint, model.report.summary())
+    text = (
+        "%s: its embeddings are not scaled (no_scale_embedding): fine-tune it without a scale too"
+    )
+    logger.info(text, checkpoint)
+    return model
+
+
+def _stock_options(sizes: Mapping[str, int]) -> Dict[str, Any]:
+    """Return the options of the fairseq model."""
+    options: Dict[str, Any] = {
+        "_name": "veco_large",
+        "activation_fn": "gelu",
+        "layernorm_embedding": True,
+        "no_scale_embedding": True,
+        "share_all_embeddings": True,
+        "share_decoder_input_output_embed": True,
+    }
+    positions = {"encoder": "max_source_positions", "decoder": "max_target_positions"}
+    for side, longest in positions.items():
+        options.update({name: sizes[size] for size, name in size_options(side, longest).items()})
+        options.update({f"{side}_normalize_before": False, f"{side}_learned_pos": True})
+    return options

@@ -1,0 +1,280 @@
+"""A pretrained model in this package's names.
+
+A file becomes a model in four steps: ``opening`` reads it, a converter of ``families`` renames its
+tensors by a table, ``readers`` takes the parts that its caller needs and finds the sizes, and
+``loading.load`` copies the tensors into a module.
+"""
+
+import functools
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from .inspection import CheckpointError
+from .layouts import FAMILIES, PADDING_IDX, POSITIONS, WORDS
+from .loading import LoadReport, listing
+from .opening import Checkpoint
+from .reading import PathLike, fingerprint
+from .renaming import NameTable, float_tensors, rename_tensors
+from .vocabulary import MASK, Languages
+
+PARTS = {"encoder.": "encoder", "decoder.": "decoder", "lm_head.": "head of the masked LM"}
+"""Prefix of the names of every converted model -> the part, for messages."""
+
+_SINUSOIDS = 1024
+"""Longest input of a model with sinusoidal positions if the file states none."""
+
+
+@dataclass
+class PretrainedFile:
+    """A pretrained model: float32 tensors in this package's names, with their names in the file.
+
+    Attributes:
+        expected: kind of file, for messages.
+        tensors: by new name; ``sources``: new name -> name in the file.
+        dropped: name in the file -> reason.
+        stated_sizes: sizes that the options state; None for one that they do not state.
+        heads_option: option that states the number of heads, for messages.
+        wiring: fields of the layout other than sizes.
+        copies: pairs (copy, original) of tied tensors; either may be there alone.
+        padding_idx: row behind which positions begin; -1 if they begin with the first row.
+        stated_languages: languages as the file states them.
+        mask_is_last: the last row is that of ``<mask>`` unless something tells otherwise.
+        stated_mask: row of ``<mask>`` as the file states it; None if it does not.
+        sizes: of the model, by shapes and options; filled in by :meth:`find_sizes`.
+        layout: an ``EncoderLayout`` or ``CausalLMLayout``, for files that are read as such.
+        languages: in the order of their rows; None if there is no list.
+        entries: entries of a fairseq dictionary for the first rows of the embedding; empty if no
+            file beside the weights tells them.
+    """
+
+    checkpoint: Checkpoint = field(repr=False)
+    expected: str
+    tensors: Dict[str, Tensor]
+    sources: Dict[str, str] = field(default_factory=dict)
+    dropped: Dict[str, str] = field(default_factory=dict)
+    stated_sizes: Dict[str, Any] = field(default_factory=dict)
+    heads_option: str = "num_attention_heads"
+    wiring: Dict[str, Any] = field(default_factory=dict)
+    copies: Tuple[Tuple[str, str], ...] = ()
+    padding_idx: int = PADDING_IDX
+    stated_languages: Languages = Languages()
+    mask_is_last: bool = False
+    stated_mask: Optional[int] = None
+    sizes: Dict[str, int] = field(default_factory=dict)
+    layout: Any = None
+    languages: Optional[Tuple[str, ...]] = None
+    entries: Tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """Name of the file in messages."""
+        return self.checkpoint.origin
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Fingerprint of the tensors, computed on first use."""
+        return fingerprint(self.tensors)
+
+    @property
+    def report(self) -> LoadReport:
+        """Account of every tensor by its name in the file."""
+        used = tuple(dict.fromkeys(self.sources.values()))
+        return LoadReport(used, dropped=tuple(self.dropped), reasons=self.dropped)
+
+    @property
+    def mask_row(self) -> Optional[int]:
+        """Row of ``<mask>`` by ``entries``, by the file or by its kind; None if there is none."""
+        if MASK in self.entries:
+            return self.entries.index(MASK)
+        last = self.sizes["vocab_size"] - 1
+        return last if self.mask_is_last and len(self.entries) <= last else self.stated_mask
+
+    def name_rows(self, entries: Sequence[str], beside: PathLike) -> None:
+        """Take the entries of a file ``beside`` the weights.
+
+        Raises:
+            CheckpointError: the weights have ``<mask>`` in another row.
+        """
+        row = self.stated_mask
+        if row is not None:
+            place = f"{self.origin}: has {MASK} in row {row}"
+            if row < len(entries) and entries[row] != MASK:
+                raise CheckpointError(f"{place}, where {beside} has {entries[row]!r}")
+            if MASK in entries and entries.index(MASK) != row:
+                raise CheckpointError(f"{place}, {beside} as entry {entries.index(MASK)}")
+        self.entries = tuple(entries)
+
+    def matrix(self, name: str) -> Tensor:
+        """Return a tensor of two dimensions. Raises CheckpointError if there is none."""
+        tensor = self.tensors.get(name)
+        if tensor is None or tensor.dim() != 2:
+            shape = "" if tensor is None else f" but one of shape {tuple(tensor.shape)}"
+            raise CheckpointError(
+                f"{self.origin}: has no matrix for {name}{shape}; expected {self.expected}"
+            )
+        return tensor
+
+    # ---- Choose the parts that a caller needs. ----
+
+    def drop(self, name: str, because: str) -> None:
+        """Drop a tensor by its new name."""
+        del self.tensors[name]
+        self.dropped[self.sources.pop(name)] = because
+
+    def move(self, old: str, new: str) -> None:
+        """Replace the prefix of every new name that begins with ``old``."""
+        prefix = re.compile(rf"\A{re.escape(old)}")
+        self.tensors = {prefix.sub(new, name): self.tensors[name] for name in self.tensors}
+        self.sources = {prefix.sub(new, name): self.sources[name] for name in self.sources}
+
+    def take(self, prefixes: Mapping[str, str], kind: str) -> None:
+        """Keep some parts, drop the others and every copy of a tied tensor.
+
+        Args:
+            prefixes: prefix of :data:`PARTS` -> prefix that the caller gives the part.
+            kind: kind of model that the caller reads, for the report.
+
+        Raises:
+            CheckpointError: tied tensors that differ.
+        """
+        for part, title in PARTS.items():
+            for name in [name for name in self.tensors if name.startswith(part)]:
+                if part not in prefixes:
+                    self.drop(name, f"{title}, unused by {kind}")
+        for copy, original in self.copies:
+            if copy in self.tensors and original in self.tensors:
+                self._drop_copy(copy, original)
+        for part, prefix in prefixes.items():
+            self.move(part, prefix)
+        # Half-precision originals would stay in memory beside the model that is filled.
+        entries = self.checkpoint.entries
+        options = {name: entries[name] for name in ("args", "cfg") if name in entries}
+        is_folder = self.checkpoint.is_folder
+        self.checkpoint = replace(self.checkpoint, entries={} if is_folder else options, tensors={})
+
+    def _drop_copy(self, copy: str, original: str) -> None:
+        source = self.sources[original]
+        if not torch.equal(self.tensors[copy], self.tensors[original]):
+            pair = f"{self.sources[copy]} and {source} differ"
+            raise CheckpointError(f"{self.origin}: {pair}, expected them to be tied")
+        self.drop(copy, f"equal to {source}")
+
+    # ---- Sizes. ----
+
+    def stack_sizes(self, prefix: str) -> Dict[str, int]:
+        """Return the sizes that the shapes of a stack tell.
+
+        Raises:
+            CheckpointError: a matrix that tells them is missing, or a layer is.
+        """
+        rows, width = self.matrix(prefix + WORDS).shape
+        inner = self.matrix(prefix + "layers.0.fc1.weight").size(0)
+        start = prefix + "layers."
+        numbers = {
+            int(name[len(start) :].split(".")[0]) for name in self.tensors if name.startswith(start)
+        }
+        if numbers != set(range(len(numbers))):
+            layers = f"{prefix.rstrip('.') or 'its'} layers {sorted(numbers)}"
+            raise CheckpointError(f"{self.origin}: {layers} are not 0 to {len(numbers) - 1}")
+        return {"vocab_size": rows, "layers": len(numbers), "embed_dim": width, "ffn_dim": inner}
+
+    def find_sizes(self, heads: Optional[int], label: str, prefix: str = "") -> None:
+        """Fill in ``sizes`` by shapes and options, and place the first position behind ``<pad>``.
+
+        Args:
+            heads: number of heads, which no shape tells, for a file that does not state it.
+            label: how the caller's user gives the heads, for messages.
+            prefix: of the names of the stack.
+
+        Raises:
+            CheckpointError: a size that nothing tells, or a contradiction.
+        """
+        sizes = {**self.stack_sizes(prefix), "padding_idx": PADDING_IDX}
+        sizes["heads"] = self._count_heads(heads, label, sizes["embed_dim"])
+        if self.wiring.get("learned_positions", True):
+            table = self.matrix(prefix + POSITIONS)[self.padding_idx + 1 :]
+            sizes["max_positions"] = table.size(0)
+            if self.padding_idx != PADDING_IDX:
+                unused = torch.zeros(PADDING_IDX + 1, table.size(1), dtype=table.dtype)
+                self.tensors[prefix + POSITIONS] = torch.cat([unused, table])
+        else:
+            sizes["max_positions"] = self.stated_sizes["max_positions"] or _SINUSOIDS
+        actual = {**self.wiring, **sizes}
+        for name, size in self.stated_sizes.items():
+            if isinstance(size, int) and size != actual[name]:
+                difference = f"its options say {name} = {size}, its tensors {actual[name]}"
+                raise CheckpointError(f"{self.origin}: {difference}")
+        self.sizes = sizes
+
+    def _count_heads(self, heads: Optional[int], label: str, width: int) -> int:
+        number = self.stated_sizes.get("heads")
+        number = heads if number is None else number
+        if number is None:
+            raise CheckpointError(
+                f"{self.origin}: does not tell the number of attention heads (no "
+                f"{self.heads_option}), and no shape does; give {label}"
+            )
+        if not isinstance(number, int) or number < 1 or width % number:
+            raise CheckpointError(
+                f"{self.origin}: heads = {number!r}, expected a divisor of the width {width}"
+            )
+        return number
+
+
+def convert_tensors(
+    checkpoint: Checkpoint,
+    table: NameTable,
+    size_names: Mapping[str, str],
+    expected: str,
+    family: str = "",
+    transposed: str = "",
+    **facts: Any,
+) -> PretrainedFile:
+    """Rename all tensors of a checkpoint and collect the sizes that its options state.
+
+    Args:
+        table: names in the file -> names in this package, which begin as :data:`PARTS` do.
+        size_names: size -> option that states it; ``heads`` and ``layers`` are among them.
+        expected: kind of file, for messages.
+        family: of an encoder, whose usual wiring is filled in.
+        transposed: pattern of the names of matrices that the file stores transposed.
+        facts: further attributes of the :class:`PretrainedFile`.
+
+    Raises:
+        CheckpointError: a tensor that is not accounted for, or is not floating-point.
+    """
+    origin = checkpoint.origin
+    tensors = float_tensors(checkpoint.tensors, origin)
+    for name, tensor in tensors.items():
+        if re.fullmatch(transposed, name) and tensor.dim() == 2:
+            tensors[name] = tensor.t().contiguous()
+    renamed = rename_tensors(tensors, table, origin, expected)
+    integers = [
+        renamed.sources[name]
+        for name, tensor in renamed.tensors.items()
+        if not tensor.is_floating_point()
+    ]
+    if integers:
+        raise CheckpointError(
+            f"{origin}: not floating-point: {listing(integers)}; expected {expected}"
+        )
+    sizes = {size: checkpoint.options.get(option) for size, option in size_names.items()}
+    if checkpoint.options.get(f"{size_names['layers']}_to_keep"):
+        sizes["layers"] = None  # layers were left out after the training that the options describe
+    model = PretrainedFile(
+        checkpoint,
+        expected,
+        *renamed,
+        stated_sizes=sizes,
+        heads_option=size_names["heads"],
+        wiring={"family": family, **FAMILIES[family]} if family else {},
+        **facts,
+    )
+    for copy, original in model.copies:
+        if original not in model.tensors:
+            model.move(copy, original)
+    return model

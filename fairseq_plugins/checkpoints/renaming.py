@@ -1,0 +1,145 @@
+"""Renames tensors by tables of anchored patterns: names in a file -> names in this package."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from torch import Tensor
+
+from .inspection import CheckpointError
+from .loading import listing
+
+Renames = Dict[str, Union[str, Tuple[str, ...]]]
+Reasons = Dict[str, str]
+
+
+@dataclass(frozen=True)
+class NameTable:
+    r"""Says what becomes of every tensor of a file, by patterns that must match its *whole* name.
+
+    Attributes:
+        renames: pattern -> new name, with ``\1`` ... for groups. A tuple of names divides the rows
+            into equal blocks, in this order. The first pattern that matches wins.
+        dropped: pattern -> reason why the tensor is not needed; looked up after ``renames``.
+        refused: pattern -> reason why the file is of another kind; looked up before ``renames``.
+    """
+
+    renames: Mapping[str, Union[str, Tuple[str, ...]]]
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+class RenamedTensors(NamedTuple):
+    """Tensors by new name; new name -> name in the file; name in the file -> reason of its drop."""
+
+    tensors: Dict[str, Tensor]
+    sources: Dict[str, str]
+    dropped: Dict[str, str]
+
+
+def stack_renames(source: str, target: str) -> Renames:
+    """Return the renames of a fairseq encoder or decoder, in the layout of any release.
+
+    Args:
+        source: pattern of the prefix in the file, without groups.
+        target: prefix in this package.
+    """
+    layer, new = source + r"layers\.(\d+)\.", target + r"layers.\1."
+    norms = r"self_attn_layer_norm|encoder_attn_layer_norm|final_layer_norm"
+    return {
+        source + r"(embed_tokens|embed_positions)\.weight": target + r"\1.weight",
+        source + r"(?:layernorm_embedding|emb_layer_norm)\.(weight|bias)": (
+            target + r"layernorm_embedding.\1"
+        ),
+        source + r"layer_norm\.(weight|bias)": target + r"layer_norm.\1",
+        layer + r"(self_attn|encoder_attn)\.([qkv]_proj|out_proj)\.(weight|bias)": new
+        + r"\2.\3.\4",
+        layer + r"self_attn\.in_proj_(weight|bias)": tuple(
+            rf"{new}self_attn.{projection}_proj.\2" for projection in "qkv"
+        ),
+        layer + rf"({norms}|fc1|fc2)\.(weight|bias)": new + r"\2.\3",
+    }
+
+
+def stack_buffers(source: str) -> Reasons:
+    """Return the buffers of a fairseq encoder or decoder, which hold no weights."""
+    return {
+        source + r"version": "format counter of fairseq",
+        source + r"(?:embed_positions\.)?(?:_float_tensor|weights)": "buffer that is counted anew",
+    }
+
+
+def rename_tensors(
+    tensors: Mapping[str, Tensor], table: NameTable, origin: str, expected: str
+) -> RenamedTensors:
+    """Rename every tensor by a table.
+
+    Args:
+        origin: name of the file, for messages.
+        expected: kind of file that the table reads, for messages.
+
+    Raises:
+        CheckpointError: a name that the table does not know or refuses, two tensors for one new
+            name, or rows that cannot be divided.
+    """
+    renamed = RenamedTensors({}, {}, {})
+    unknown: List[str] = []
+    for name, tensor in tensors.items():
+        refusal = _first_match(name, table.refused)
+        if refusal:
+            raise CheckpointError(f"{origin}: {refusal[1]} (it holds {name}); expected {expected}")
+        if rename := _first_match(name, table.renames):
+            match, targets = rename
+            names = [match.expand(target) for target in _as_tuple(targets)]
+            for new, block in zip(names, _divide(name, tensor, len(names), origin)):
+                if new in renamed.tensors:
+                    pair = f"two tensors for {new}, one of them {name}"
+                    raise CheckpointError(f"{origin}: {pair}; expected {expected}")
+                renamed.tensors[new], renamed.sources[new] = block, name
+        elif drop := _first_match(name, table.dropped):
+            renamed.dropped[name] = drop[1]
+        else:
+            unknown.append(f"{name} {tuple(tensor.shape)}")
+    if unknown:
+        raise CheckpointError(f"{origin}: unknown tensors {listing(unknown)}; expected {expected}")
+    return renamed
+
+
+def _first_match(name: str, patterns: Mapping[str, Any]) -> Optional[Tuple["re.Match[str]", Any]]:
+    """Return the match of the first pattern that matches the whole name, and its entry."""
+    for pattern, entry in patterns.items():
+        if match := re.fullmatch(pattern, name):
+            return match, entry
+    return None
+
+
+def _as_tuple(targets: Union[str, Tuple[str, ...]]) -> Tuple[str, ...]:
+    return (targets,) if isinstance(targets, str) else targets
+
+
+def _divide(name: str, tensor: Tensor, count: int, origin: str) -> Sequence[Tensor]:
+    """Divide the rows into ``count`` equal blocks."""
+    if count == 1:
+        return (tensor,)
+    if tensor.dim() == 0 or tensor.size(0) % count:
+        shape = tuple(tensor.shape)
+        raise CheckpointError(
+            f"{origin}: {name} has shape {shape}; its rows must be a multiple of {count}"
+        )
+    return tensor.chunk(count)
+
+
+def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
+    """Return floating-point tensors as float32 and all others as they are.
+
+    Raises:
+        CheckpointError: an entry that is no tensor.
+    """
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            kind = type(tensor).__name__
+            raise CheckpointError(f"{origin}: {name} is of type {kind}, expected a tensor")
+    return {
+        name: tensor.detach().float() if tensor.is_floating_point() else tensor
+        for name, tensor in tensors.items()
+    }
