@@ -19,18 +19,20 @@ Hypotheses = List[List[Dict[str, Any]]]
 
 
 class IterationOptions(NamedTuple):
-    """fairseq's options of iterative decoding."""
+    """fairseq's options of iterative decoding.
 
-    max_iter: (
-        int  # --iter-decode-max-iter, largest number of denoising passes; 0 = the alignment alone
-    )
-    adaptive: bool = (
-        True  # stop once the output no longer changes; --iter-decode-force-max-iter: never
-    )
-    retain_history: bool = False  # --retain-iter-history, the output of every pass
-    blank_penalty: float = (
-        0.0  # --iter-decode-blank-penalty, nats subtracted from the blank's logit
-    )
+    Attributes:
+        max_iter: ``--iter-decode-max-iter``, largest number of denoising passes; 0 = the alignment
+            alone.
+        adaptive: stop once the output no longer changes; ``--iter-decode-force-max-iter``: never.
+        retain_history: ``--retain-iter-history``, keep the output of every pass.
+        blank_penalty: ``--iter-decode-blank-penalty``, nats subtracted from the blank's logit.
+    """
+
+    max_iter: int
+    adaptive: bool = True
+    retain_history: bool = False
+    blank_penalty: float = 0.0
 
 
 class Denoised(NamedTuple):
