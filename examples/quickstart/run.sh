@@ -11,7 +11,7 @@ cd "$here/../.."
 TOY_SEED=${TOY_SEED:-1}
 OUT=${OUT:-runs/quickstart-$TOY_SEED}
 case $OUT in -*) OUT=./$OUT ;; esac
-UPDATES=${UPDATES:-800}
+UPDATES=${UPDATES:-240}
 MLM=$here/masked_lm
 PYTHON=${PYTHON:-python}
 export PYTHON PYTHONWARNINGS=ignore
@@ -44,17 +44,17 @@ bash data_prep/preprocess.sh --text "$OUT/text" --model "$MLM/sentencepiece.bpe.
 
 step "3/6 fairseq-train: $UPDATES updates of SGA (alignment and denoising) around the frozen masked LM"
 fairseq-train "$OUT/bin" --user-dir fairseq_plugins --task sga_translation --source-lang en --target-lang de \
-    --criterion sga_ctc --arch sga_tiny --pretrained-mlm "$MLM" \
+    --criterion sga_ctc --arch sga_tiny --pretrained-mlm "$MLM" --lora-rank 8 --ctc-blank-bias 6 --fill-blanks \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 --lr 0.003 --lr-scheduler polynomial_decay --warmup-updates 50 \
     --total-num-update "$UPDATES" --max-update "$UPDATES" --batch-size 64 --seed 1 --cpu --num-workers 0 \
     --eval-bleu --eval-bleu-args '{"iter_decode_max_iter": 2}' --eval-bleu-remove-bpe sentencepiece \
-    --best-checkpoint-metric bleu --maximize-best-checkpoint-metric --keep-best-checkpoints 5 \
-    --validate-interval-updates 100 --save-interval-updates 100 --keep-interval-updates 1 --no-epoch-checkpoints \
+    --best-checkpoint-metric bleu --maximize-best-checkpoint-metric --keep-best-checkpoints 2 \
+    --validate-interval-updates 60 --save-interval-updates 60 --keep-interval-updates 1 --no-epoch-checkpoints \
     --log-format simple --log-interval 50 --save-dir "$OUT/checkpoints" 2>"$OUT/train.err" | tee "$OUT/train.log" |
     grep --line-buffered -oE '(train_inner|valid) \|.*' | sed -uE 's/, wps=.*num_updates=/, num_updates=/; s/, lr=.*//'
 
 step "4/6 average of the best checkpoints"
-"$PYTHON" -m fairseq_plugins average --directory "$OUT/checkpoints" --best 5 --allow-fewer --output "$OUT/average.pt"
+"$PYTHON" -m fairseq_plugins average --directory "$OUT/checkpoints" --best 2 --allow-fewer --output "$OUT/average.pt"
 
 for passes in 0 10; do
     step "5/6 fairseq-generate with at most $passes denoising passes"
