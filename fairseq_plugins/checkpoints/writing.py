@@ -15,7 +15,10 @@ from .versions import stamped
 
 
 def save_checkpoint(state: Any, path: PathLike) -> None:
-    """``torch.save`` to a file that is replaced at once, when everything is on disk. Errors as of :func:`atomic_path`."""
+    """Save atomically: the file appears under its name once all of it is on disk.
+
+    Raises as :func:`atomic_path`.
+    """
     with atomic_file(path) as file:
         torch.save(state, file)
 

@@ -54,7 +54,11 @@ class SharedDictionaryTask(OwnRun):
 
     @classmethod
     def read_masked_dictionary(cls, cfg: Any) -> Dictionary:
-        """The dictionary with ``<mask>``, which is added at its end unless it is there."""
+        """Read the dictionary and add ``<mask>`` at its end unless it is there.
+
+        Raises:
+            ValueError: ``<mask>`` is the first entry: it must stand behind the pieces.
+        """
         dictionary = cls.read_dictionary(cfg)
         if dictionary.add_symbol("<mask>") <= dictionary.nspecial:
             raise ValueError(

@@ -50,7 +50,8 @@ class TLMDataset(EpochDataset):
         self.sides, self.masking, self.seed, self.epoch = list(sides), masking, masking.seed, 1
         self.pad, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
         self.mask = dictionary.index("<mask>")
-        self.replacements = Replacements(self.mask, dictionary.nspecial, len(dictionary) - 1)
+        # Random pieces are those before <mask>; symbols of languages may follow it.
+        self.replacements = Replacements(self.mask, dictionary.nspecial, self.mask)
         self.sizes = np.sum([np.asarray(size) + 1 for size in sizes], axis=0)
 
     def __len__(self) -> int:

@@ -96,13 +96,13 @@ class Prompts(nn.Module):
 
     def updates(self) -> Optional[List[Updates]]:
         """Return the low-rank updates of each layer's matrices, or None."""
-        return None if self.low_rank is None else [*self.low_rank()]
+        return None if self.low_rank is None else self.low_rank()
 
 
 def join_prefixes(first: Prefix, second: Prefix) -> Prefix:
     """Concatenate [first, second] in every layer.
 
-    (B or 1, H, P, D) and (B or 1, H, S, D) -> (B, H, P + S, D).
+    (B or 1, H, S, D) and (B or 1, H, P, D) -> (B, H, S + P, D).
     """
     batch = max(first[0][0].size(0), second[0][0].size(0))
 

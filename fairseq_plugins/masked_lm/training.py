@@ -74,7 +74,8 @@ class XLMRMaskedLMModel(BaseFairseqModel):
 
     def load_masked_lm(self, path: str) -> None:
         """Load the weights of another masked LM. Raises ValueError if the sizes differ."""
-        pretrained = read_masked_lm(path)
+        heads = self.encoder.sizes.heads
+        pretrained = read_masked_lm(path, heads=heads, label="--encoder-attention-heads")
         for name, size in pretrained.sizes.items():
             if size != getattr(self.encoder.sizes, name):
                 raise ValueError(

@@ -153,9 +153,10 @@ def best_slots(log_probs: Tensor, links: Tensor, slots: Tensor, lengths: Tensor)
 
 @torch.no_grad()
 def lookahead(links: Tensor, log_probs: Tensor, slots: Tensor, weight: float = 1.0) -> Tensor:
-    """From each slot to the one with the best link and, times ``weight``, best token: (B, T) bool, True = emits.
+    """Follow, from each slot, the link whose log-probability plus ``weight`` times that of its token is best.
 
-    log_probs: (B, T) of the best token of each slot; ``weight`` 0 is the greedy path. slots: (B,) on the device.
+    log_probs: (B, T) of the best token of each slot; ``weight`` 0 is the greedy path. slots: (B,) on
+    the device. Returns (B, T) bool, True = emits.
     """
     last = slots - 1
     silent = _emitting(log_probs, slots).isinf()
@@ -170,9 +171,10 @@ def lookahead(links: Tensor, log_probs: Tensor, slots: Tensor, weight: float = 1
 
 @torch.no_grad()
 def viterbi(links: Tensor, log_probs: Tensor, slots: Tensor, length_penalty: float = 1.0) -> Tensor:
-    """The path with the best log-probability, divided by its tokens to the power of ``length_penalty``: (B, T) bool, True = emits.
+    """Find the path with the best log-probability over its number of tokens to the power of ``length_penalty``.
 
-    log_probs: (B, T) of the best token of each slot; slots: (B,) on the device, at least 3.
+    log_probs: (B, T) of the best token of each slot; slots: (B,) on the device, at least 3. Returns
+    (B, T) bool, True = emits.
     """
     emitted, state, to_end = _emitting(log_probs, slots), _start(links), _to_end(links, slots)
     sources: List[Tensor] = []
@@ -199,9 +201,10 @@ def viterbi(links: Tensor, log_probs: Tensor, slots: Tensor, length_penalty: flo
 
 
 def read_path(path: BestPath, visited: Tensor, filler: int) -> Decoded:
-    """The tokens of the visited slots (B, T) bool, each run of equal ones once; a sentence without any gets one ``filler``.
+    """Collect the tokens of the visited slots (B, T) bool, each run of equal tokens once.
 
-    A repeated token is nearly always a slot too many, and the authors of DA-Transformer drop it too. Waits for the device once.
+    A sentence without tokens gets one ``filler``. A repeated token is nearly always a slot too many,
+    and the authors of DA-Transformer drop it too. Waits for the device once.
     """
     visited = visited & ~_repeated(path.tokens, visited)
     seen, device = visited.cpu(), visited.device

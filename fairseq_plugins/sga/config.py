@@ -123,7 +123,9 @@ class SGACTCConfig(FairseqDataclass):
     """Options of the loss; those that begin with ``denoise_`` are about the denoiser."""
 
     denoise_noise: float = option(
-        0.2, "largest share of the denoiser's input slots that training disturbs, in [0, 1]"
+        0.2,
+        "upper bound of the probability with which training disturbs a slot of the denoiser's "
+        "input; each sentence draws its own below it, in [0, 1]",
     )
     denoise_noise_mix: str = option(
         "blank=0.4,random=0.3,sentence=0.3",
@@ -219,12 +221,12 @@ CRITERION_RULES = (
     in_range("denoise_noise", "[0, 1]"),
     in_range("denoise_unroll", "[1, inf)"),
     in_range("ctc_chunk_size", "[1, inf)"),
-    in_range("length_loss_weight", "[0, inf)"),
-    in_range("label_smoothing", "[0, 1)"),
-    in_range("min_mask_ratio", "[0, 1]"),
 )
 
 MASK_PREDICT_RULES = (
+    in_range("length_loss_weight", "[0, inf)"),
+    in_range("label_smoothing", "[0, 1)"),
+    in_range("min_mask_ratio", "[0, 1]"),
     Rule(
         lambda o: str(getattr(o, "glancing", "0")).strip("0."),
         "--glancing {glancing}: mask-predict shows tokens by its masks; valid with it: 0",
@@ -265,8 +267,8 @@ DECODING_RULES = (
     ),
     Rule(
         lambda o: o.length_beam is not None and o.alignment != "mask_predict",
-        "--length-beam {length_beam}: this model has --alignment {alignment}, which is one pass (0 "
-        "iterations)",
+        "--length-beam {length_beam}: this model has --alignment {alignment}; only one with "
+        "--alignment mask_predict predicts lengths: leave it out",
     ),
     Rule(
         lambda o: (

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from ..common.options import Rule, check_rules, flag
+from ..common.slot_model import SlotModel
 from ..common.summed_criterion import SummedCriterion, log_loss, total
 from ..ops.ctc import alignable
 from ..ops.masks import source_lengths, target_lengths
@@ -174,5 +175,11 @@ class SGACTCCriterion(SummedCriterion):
 
 
 def unwrapped(model: Any) -> Any:
-    """Return the model inside a wrapper for data-parallel training."""
-    return model.module if hasattr(model, "module") and not hasattr(model, "blank") else model
+    """Return the model inside the wrappers of data-parallel training.
+
+    fairseq's outer wrapper forwards attributes of the model, so that only the class tells them
+    apart.
+    """
+    while hasattr(model, "module") and not isinstance(model, SlotModel):
+        model = model.module
+    return model

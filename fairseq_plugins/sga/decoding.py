@@ -111,7 +111,7 @@ class SGAGenerator:
                 "SGA does not support --prefix-size or --constraints: all tokens are produced at "
                 "once"
             )
-        models[0].eval()  # fairseq replaces train() for inference: it returns None
+        models[0].eval()  # not chained: fairseq replaces train() for inference, and it returns None
         return self.decode(models[0], sample["net_input"]["src_tokens"], source_lengths(sample))
 
     def decode(self, model: Any, src_tokens: Tensor, src_lengths: Tensor) -> Hypotheses:

@@ -239,7 +239,7 @@ class FreeSGAModel(TokenAlignmentModel):
         label_smoothing: float = 0.0,
         read_all: bool = False,
     ) -> Tuple[Dict[str, Tensor], Tensor]:
-        """Compute loss 1 by mask-predict, and the loss of the length.
+        """Compute L_1, the cross-entropy of the masked tokens, and the loss of the length.
 
         Args:
             masked: (B, U) bool, True = to be predicted.

@@ -47,8 +47,8 @@ class SGATranslationMultiTask(SGATranslationTask):
     Training draws the pairs by temperature, anew for each epoch as a function of (seed, epoch).
     Validation scores each pair (``bleu_de-en``); their mean is ``bleu``, for
     ``--best-checkpoint-metric bleu``. Checkpoints keep the pairs. They are decoded with this task
-    or with ``sga_translation``, from
-    any language: one that was never trained is logged as zero-shot.
+    or with ``sga_translation``, from any language: one that was never trained is logged as
+    zero-shot.
 
     Source: SGA section 5.1, multilingual translation; it names no sampling.
     """

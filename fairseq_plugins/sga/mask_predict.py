@@ -13,7 +13,7 @@ from ..common.options import option
 from ..ops.ctc import BestPath
 from ..ops.masks import Places, lengths_to_padding_mask, move
 from .config import CRITERION_RULES, MASK_PREDICT_RULES, SGACTCConfig
-from .criterion import Labels, Output, SGACTCCriterion
+from .criterion import Output, SGACTCCriterion
 from .decoding import Hypotheses, IterationOptions, SGAGenerator
 from .units import Guidance
 
@@ -157,8 +157,7 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
 
     Losses are sums in nats; ``sample_size`` is the number of target tokens, or of sentences. A
     sentence without target tokens has a denoising loss only. Differs from CMLM, which divides by
-    the masked
-    tokens: CTC scores all of them.
+    the masked tokens: CTC scores all of them.
 
     Source: SGA Eq. 7; Ghazvininejad et al. 2019 (CMLM), sections 2.2 and 2.3.
     """
@@ -200,8 +199,7 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
 
     def summed(self, losses: Any, slots: Any, labels: Any, blank: int) -> Output:
         """Log the number of masked tokens too."""
-        plain = Labels(labels.tokens, labels.lengths)
-        loss, sample_size, logged = super().summed(losses, slots, plain, blank)
+        loss, sample_size, logged = super().summed(losses, slots, labels, blank)
         return loss, sample_size, {**logged, "nmasked": labels.masked.sum()}
 
 
@@ -226,10 +224,8 @@ class TokenGenerator(SGAGenerator):
         denoised = self.denoise(model, guidance, slots, duplicated)
         sentences = self.hypotheses(denoised, slots, model.blank)
         if self.options.retain_history:
-            tokens = path.tokens.cpu()
-            for row, (hypothesis,) in enumerate(
-                sentences
-            ):  # the alignment's tokens are not collapsed
+            tokens = path.tokens.cpu()  # those of the alignment are not collapsed
+            for row, (hypothesis,) in enumerate(sentences):
                 hypothesis["history"][0] = {"tokens": tokens[row, : int(lengths[row])]}
         return sentences
 

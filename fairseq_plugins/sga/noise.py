@@ -29,6 +29,8 @@ def parse_noise_mix(text: str) -> Dict[str, float]:
     mix: Dict[str, float] = {}
     for part in text.split(","):
         kind, _, share = part.strip().partition("=")
+        if kind in mix:
+            raise ValueError(f"--denoise-noise-mix names {kind} twice; got {text!r}")
         try:
             mix[kind] = float(share)
         except ValueError:
@@ -48,17 +50,16 @@ def parse_noise_mix(text: str) -> Dict[str, float]:
 def corrupt_slots(
     tokens: Tensor, slots: Tensor, ratio: float, mix: Dict[str, float], alphabet: SlotAlphabet
 ) -> Tensor:
-    """Disturb up to ``ratio`` of the slots of each row; the length stays, and so does padding.
+    """Disturb slots of each row; the length stays, and so does padding.
 
-    Each sentence draws its own ratio from U(0, ``ratio``). Each slot is then disturbed with that
-    probability, so the cap holds in expectation, not for every short row. Randomness comes from
-    torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same
-    noise.
+    Each sentence draws r from U(0, ``ratio``); each of its slots is disturbed with probability r.
+    Randomness comes from torch's global generator, which fairseq seeds with (seed, update): a
+    resumed run draws the same noise.
 
     Args:
         tokens: (B, T) int64.
         slots: (B,) int64, slots of each row.
-        ratio: largest share of disturbed slots, in [0, 1].
+        ratio: upper bound of each sentence's noise probability, in [0, 1].
         mix: share of each kind, see :func:`parse_noise_mix`.
         alphabet: ids that may be written.
 

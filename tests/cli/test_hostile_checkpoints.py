@@ -69,7 +69,7 @@ def test_our_own_commands(tmp_path, world, trained, capsys):
         assert caught.value.code not in (0, None)
         assert f"cfg.model.{CUTOFF}" in capsys.readouterr().err + str(caught.value.code)
     with pytest.raises(ValueError, match=f"cfg.model.{CUTOFF}"):
-        sga_at_reranker.load_at([str(file)], "en-de", None)
+        sga_at_reranker.load_autoregressive([str(file)], "en-de", None)
     assert not marker.exists() and not made.exists()
 
 

@@ -232,9 +232,8 @@ class SGADAGGenerator(TokenGenerator):
     """A path of the graph, then the denoiser; with the interface of fairseq's generators.
 
     greedy: from slot to the likeliest next slot. lookahead: to the slot with the best link times
-        token.
-    viterbi: the likeliest path with its tokens, divided by the number of tokens to the power of
-    ``--lenpen``. Of equal neighbours one token stays. The tokens are duplicated and denoised as
+    token. viterbi: the likeliest path with its tokens, divided by the number of tokens to the power
+    of ``--lenpen``. Of equal neighbours one token stays. The tokens are duplicated and denoised as
     after mask-predict; with ``--iter-decode-max-iter 0`` or without a denoiser they are the result.
     """
 
@@ -253,8 +252,8 @@ class SGADAGGenerator(TokenGenerator):
         if self.graph.path == "viterbi":
             visited = dag.viterbi(links, best.log_probs, on_device, self.graph.length_penalty)
         else:
-            lookahead = float(self.graph.path == "lookahead")
-            visited = dag.lookahead(links, best.log_probs, on_device, weight=lookahead)
+            token_weight = {"greedy": 0.0, "lookahead": 1.0}[self.graph.path]
+            visited = dag.lookahead(links, best.log_probs, on_device, weight=token_weight)
         filler = model.mask if self.runs_denoiser(model) else self.eos
         tokens, log_probs, lengths = dag.read_path(best, visited, filler)
         return self.finish(model, guidance, BestPath(tokens, tokens, log_probs), lengths)

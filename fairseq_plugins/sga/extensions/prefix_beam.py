@@ -3,7 +3,7 @@
 The best path is the likeliest alignment; another output may have more probability, spread over many
 alignments. The search goes through the slots and keeps the likeliest prefixes. Two probabilities
 belong to a prefix: that of the alignments that end with a blank, and that of the alignments that
-    end with its last label.
+end with its last label.
 
 Source: Graves 2008, section 7.5; Hannun et al. 2014, algorithm 1.
 """
@@ -99,8 +99,7 @@ def prefix_beam_search(
     """Search among K candidate tokens per slot, and keep ``size`` prefixes after each slot.
 
     The scores sum over the alignments that use the candidates alone and whose prefixes stayed in
-    the
-    beam: lower bounds, exact when nothing was left out.
+    the beam: lower bounds, exact when nothing was left out.
 
     Args:
         log_probs: (B, T, K) float, nats, of the candidates.
@@ -253,8 +252,7 @@ def _output_log_probs(
         rows_bias = None if bias is None else bias[ids][:, None, :]
         logits = exact_logits(hidden, weight[ids], rows_bias)  # B T 1+S
         # A label that occurs again has the column of its first occurrence: CTC must see that they
-        # are
-        # the same. The blank is last: without labels there is still a column.
+        # are the same. The blank is last: without labels there is still a column.
         columns = (ids.roll(-1, 1)[:, :, None] == ids[:, None, :]).int().argmax(dim=2)  # B 1+S
         log_probs = (logits - norms[:, :, None]).transpose(0, 1)
         loss = F.ctc_loss(log_probs, columns, lengths, label_lengths, blank=0, reduction="none")

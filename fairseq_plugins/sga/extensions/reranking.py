@@ -102,7 +102,7 @@ class ATReranker:
                     f"--rerank-at {path}: no such file; valid: a checkpoint of an autoregressive "
                     "model"
                 )
-        models, cfg, task = load_at(paths, options.path, data)
+        models, cfg, task = load_autoregressive(paths, options.path, data)
         for side, language in zip(("source", "target"), languages):
             trained = getattr(cfg.task, f"{side}_lang", None)
             if language and trained and trained != language:
@@ -148,8 +148,10 @@ class ATReranker:
     def _combine(self, hypothesis: Dict[str, Any], at_score: Tensor) -> None:
         weight, tokens = self.options.weight, hypothesis["tokens"]
         length = 1 + int(tokens.ne(self.dictionary.eos()).sum())
-        mean = (1.0 - weight) * hypothesis["score"] + weight * at_score.to(hypothesis["score"])
-        score = mean / length**self.options.length_penalty
+        weighted_sum = (1.0 - weight) * hypothesis["score"] + weight * at_score.to(
+            hypothesis["score"]
+        )
+        score = weighted_sum / length**self.options.length_penalty
         shares = (score / len(tokens)).repeat(len(tokens))
         hypothesis.update(at_score=at_score, score=score, positional_scores=shares)
 
@@ -192,15 +194,17 @@ class ATReranker:
                 )
 
 
-def load_at(paths: List[str], option: str, data: Optional[str]) -> Tuple[List[Any], Any, Any]:
+def load_autoregressive(
+    paths: List[str], option: str, data: Optional[str]
+) -> Tuple[List[Any], Any, Any]:
     """Load models, configuration and task; with ``data``'s dictionaries if the others are gone."""
     try:
         return checkpoint_utils.load_model_ensemble_and_task(paths)
     except FileNotFoundError as error:
         missing = error
-    remedy = "its dictionaries are read from the data-bin that it was trained on"
+    explanation = "its dictionaries are read from the data-bin that it was trained on"
     if data is None:
-        raise ValueError(f"--rerank-at {option}: {missing}; {remedy}") from missing
+        raise ValueError(f"--rerank-at {option}: {missing}; {explanation}") from missing
     logger.warning(
         "--rerank-at %s: %s; the dictionaries of %s are taken, which must be the same",
         option,
@@ -211,7 +215,8 @@ def load_at(paths: List[str], option: str, data: Optional[str]) -> Tuple[List[An
         return checkpoint_utils.load_model_ensemble_and_task(paths, arg_overrides={"data": data})
     except (OSError, RuntimeError, ValueError) as error:
         raise ValueError(
-            f"--rerank-at {option}: {missing}; {remedy}, and those of {data} do not fit: {error}"
+            f"--rerank-at {option}: {missing}; {explanation}, and those of {data} do not fit: "
+            f"{error}"
         ) from error
 
 

@@ -11,10 +11,13 @@ from tests.deltalm_builders import sizes, tensors
 BOS, PAD, EOS, MASK = builders.BOS, builders.PAD, builders.EOS, builders.MASK
 
 
-def dataset(count=40, low=2, high=12, pair=True, **masking):
+def dataset(count=40, low=2, high=12, pair=True, languages=(), **masking):
     rows = [builders.sentences(count, seed, low, high) for seed in ((1, 2) if pair else (1,))]
     config = MaskingConfig(**{"mask_prob": 0.15, "one_side_prob": 0.0, "seed": 7, **masking})
-    data = TLMDataset([tensors(side) for side in rows], [sizes(side) for side in rows], builders.dictionary(), config)
+    dictionary = builders.dictionary()
+    for language in languages:
+        dictionary.add_symbol(language)
+    data = TLMDataset([tensors(side) for side in rows], [sizes(side) for side in rows], dictionary, config)
     return data, rows
 
 
@@ -37,6 +40,13 @@ def test_targets_are_the_original_tokens_and_special_symbols_stay(one_side_prob,
                 assert original not in (BOS, EOS) or (token == original and target == PAD)
                 if target != PAD and token != MASK:
                     assert builders.FIRST_PIECE <= token < MASK, "replaced by a special symbol"
+
+
+def test_random_pieces_are_those_before_mask():
+    """Symbols of languages may stand behind it."""
+    data, _ = dataset(count=200, languages=["[en]", "[de]"], mask_prob=0.9)
+    written = {token for index in range(len(data)) for token in plain(data[index])["tokens"]}
+    assert max(written) == MASK and MASK - 1 in written
 
 
 def test_one_side_is_masked_and_the_other_stays_whole():

@@ -94,6 +94,8 @@ def test_init_from_mlm_takes_over_the_weights_and_checks_sizes(tmp_path):
     small(task, init_from_mlm=str(tmp_path / "gone"))
     with pytest.raises(ValueError, match=r"--init-from-mlm .* has layers = 2, this model 3"):
         small(init_from_mlm=str(tmp_path), encoder_layers=3)
+    torch.save({"model": model.state_dict(), "args": None, "cfg": None}, tmp_path / "old.pt")
+    small(init_from_mlm=str(tmp_path / "old.pt"))  # states no heads: they are the model's
     for layers, words in ((0, "must be at least 1; got 0"), (None, "is needed, or an --arch")):
         with pytest.raises(ValueError, match=f"--encoder-layers {words}"):
             small(encoder_layers=layers)

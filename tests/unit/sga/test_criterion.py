@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from fairseq.distributed.module_proxy_wrapper import ModuleProxyWrapper
 from torch import nn
 
 from fairseq_plugins.sga.config import SGACTCConfig
-from fairseq_plugins.sga.criterion import SGACTCCriterion
+from fairseq_plugins.sga.criterion import SGACTCCriterion, unwrapped
 from tests import builders
 from tests.builders import TARGETS
 
@@ -34,6 +35,19 @@ def test_targets_that_cannot_be_aligned_count_and_cost_nothing(model, device):
     assert size == 7 + 3 + 4
     loss.backward()
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.requires_grad)
+
+
+def test_the_wrappers_of_several_processes_are_taken_off():
+    """fairseq puts a wrapper that forwards attributes around that of torch."""
+
+    class Parallel(nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+
+    model = builders.sga_model()
+    for wrapped in (model, Parallel(model), ModuleProxyWrapper(Parallel(model))):
+        assert unwrapped(wrapped) is model
 
 
 def _denoiser_inputs(model, monkeypatch, sample, **options):

@@ -85,3 +85,8 @@ def test_parse_noise_mix_refuses_and_names_the_text(text):
     with pytest.raises(ValueError, match="--denoise-noise-mix") as error:
         parse_noise_mix(text)
     assert repr(text.split(",")[0]) in str(error.value)
+
+
+def test_parse_noise_mix_refuses_a_kind_that_is_named_twice():
+    with pytest.raises(ValueError, match="--denoise-noise-mix names blank twice"):
+        parse_noise_mix("blank=0.4,random=0.1,blank=0.5")
