@@ -172,13 +172,14 @@ class SGAGenerator:
             path = _write_rows(path, output, move(active.rows, device))
             if self.options.retain_history:
                 history.append(path)
-            staying = None
-            if self.options.adaptive:
-                staying = self._staying(active, output, model.denoiser_input(output), step)
-            active = replace(active, path=output)
-            if staying is not None and len(staying) == 0:
+            if not self.options.adaptive:
+                active = replace(active, path=output)
+                continue
+            staying = self._staying(active, output, model.denoiser_input(output), step)
+            if len(staying) == 0:
                 break
-            if staying is not None and len(staying) < len(active.rows):
+            active = replace(active, path=output)
+            if len(staying) < len(active.rows):
                 active = active.select(staying, device)
         return Denoised(path, steps, history)
 

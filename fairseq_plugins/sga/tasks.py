@@ -265,11 +265,19 @@ def check_decoding(options: Any, args: Any, models: List[Any]) -> None:
             valid = "leave it out" if default is None or default is False else f"valid: {default}"
             reason = "has no meaning for SGA, which decodes all tokens at once"
             raise ValueError(f"{typed} {reason}; {valid}{HINTS.get(name, '')}")
-    for model in models if getattr(args, "retain_dropout", False) else ():
-        # fairseq keeps dropout in its own modules alone, and SGA's units have none of them.
-        if not any(isinstance(module, FairseqDropout) for module in model.modules()):
-            name = type(model).__name__
-            raise ValueError(
-                f"--retain-dropout: {name} has no dropout that could be kept; leave it out"
-            )
+    if getattr(args, "retain_dropout", False):
+        check_dropout(models)
     check_rules(options, DECODING_RULES)
+
+
+def check_dropout(models: List[Any]) -> None:
+    """Raise ValueError for a model without dropout that fairseq could keep in decoding.
+
+    fairseq keeps dropout in its own modules alone, and SGA's units have none of them.
+    """
+    for model in models:
+        if not any(isinstance(module, FairseqDropout) for module in model.modules()):
+            raise ValueError(
+                f"--retain-dropout: {type(model).__name__} has no dropout that could be kept; leave "
+                "it out"
+            )
