@@ -278,6 +278,6 @@ def check_dropout(models: List[Any]) -> None:
     for model in models:
         if not any(isinstance(module, FairseqDropout) for module in model.modules()):
             raise ValueError(
-                f"--retain-dropout: {type(model).__name__} has no dropout that could be kept; leave "
-                "it out"
+                f"--retain-dropout: {type(model).__name__} has no dropout that could be kept; "
+                "leave it out"
             )
