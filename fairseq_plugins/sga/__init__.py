@@ -1,6 +1,7 @@
 """SGA (Wu et al. 2023): a frozen masked language model as a non-autoregressive generator.
 
-Read beside the paper, in this order:
+Read beside the paper, in this order::
+
     config.py      5.1       options, sizes, architectures, and one table of rules between options
     units.py       3, 4.2    prompts theta, W_K and W_V, semantic guidance
     model.py       4.2-4.5   Eq. 1 to 6 from top to bottom; ``forward`` is Eq. 7
