@@ -26,7 +26,7 @@ ROOT ?= .
 BENCH_ARGS ?=
 
 # Paths and names of the user reach the shell through the environment, as they were typed: make expands no $(…) in them.
-TYPED := SRC TGT OUT MLM MODEL STUDY DATA TOY_SEED
+TYPED := SRC TGT OUT MLM MODEL STUDY DATA TOY_SEED ROOT
 $(foreach name,$(TYPED),$(if $(filter undefined,$(origin $(name))),,$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
 
 PY := $(VENV)/bin/python
@@ -113,7 +113,7 @@ mutants: $(STAMPS)/mutants  ## mutation testing: 400 mutants drawn with a seed (
 	$(PY) tests/mutants/random_mutants.py --jobs $(TEST_JOBS) $(MUTANTS)
 
 tree:  ## lines and files of package and tests, import closures of the loaders, share of docstrings (ROOT=other/checkout)
-	$(PYTHON) tests/tree.py $(ROOT)
+	$(PYTHON) tests/tree.py "$$ROOT"
 
 check: $(STAMPS)/check  ## ruff (lint and format) and mypy
 	$(PY) -m ruff check .

@@ -60,6 +60,7 @@ def environment(tmp_path):
 
     def call(target, *settings):
         line = ["make", "-C", str(ROOT), target, f"VENV={venv}", f"RECIPES={recipes}", *settings]
+        line += [f"PYTHON={venv / 'bin' / 'python'}"] if target == "tree" else []
         done = run(line, tmp_path)
         assert "Error 3" in done.stderr, done.stdout + done.stderr
         return (tmp_path / "arguments").read_text().split("\0")
@@ -76,6 +77,7 @@ def environment(tmp_path):
         ("quickstart", ["OUT"], ["OUT={}"]),
         ("hydra", ["OUT"], ["--output={}"]),
         ("publish", ["OUT"], ["--publish={}"]),
+        ("tree", ["ROOT"], ["{}"]),
     ],
 )
 def test_targets_pass_on_what_was_typed(folder, environment, target, settings, passed):
