@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_plugins.common.slot_model import Target
 from fairseq_plugins.ops.ctc import BestPath, linear_ctc_with_best
 from fairseq_plugins.sga import model as sga_model
 
@@ -38,7 +39,7 @@ def run_step(
     for parameter in model.parameters():
         parameter.grad = None
     with mock.patch.object(sga_model, "linear_ctc_with_best", ctc):
-        losses, _ = model(**sample["net_input"], targets=targets, target_lengths=lengths)
+        losses, _ = model(**sample["net_input"], target=Target(targets, lengths))
     loss = torch.stack(list(losses.values())).sum()
     loss.backward()
     return float(loss.detach())

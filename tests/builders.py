@@ -21,6 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_plugins import checkpoints
 from fairseq_plugins.common.frozen import Frozen
+from fairseq_plugins.common.slot_model import Target
 from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 from fairseq_plugins.sga.many_pairs import SGATranslationMultiConfig, SGATranslationMultiTask
 from fairseq_plugins.sga.tasks import SGATranslationTask
@@ -194,7 +195,8 @@ def forward_losses(model, sample, **options):
     """The losses of the model's forward, (B,) nats each; ``options`` are more of its arguments."""
     targets, net_input = sample["target"], sample["net_input"]
     lengths = (targets.ne(PAD) & targets.ne(EOS)).sum(1)
-    return model(net_input["src_tokens"], net_input["src_lengths"], targets, lengths, **options)[0]
+    target = Target(targets, lengths)
+    return model(net_input["src_tokens"], net_input["src_lengths"], target, **options)[0]
 
 
 def moved(model, loss, steps=1):

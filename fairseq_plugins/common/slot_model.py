@@ -1,13 +1,14 @@
 """Models that fill all slots of a sentence at once and are read with CTC."""
 
 import logging
-from typing import Any, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from ..ops.ctc import BestPath, linear_best_path
+from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,14 @@ def find_blank(symbol: str, dictionary: Any) -> int:
             symbol,
         )
     return index
+
+
+class Target(NamedTuple):
+    """The target of a batch, and the memory that its loss may take."""
+
+    tokens: Tensor  # (B, U) int64 without </s>, right-padded
+    lengths: Tensor  # (B,) int64, best on the host
+    chunk_size: int = DEFAULT_CHUNK_SIZE  # vocabulary rows projected at a time
 
 
 class SlotModel(BaseFairseqModel):

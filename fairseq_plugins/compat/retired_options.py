@@ -1,14 +1,21 @@
 """Load checkpoints that record options of earlier versions of this package."""
 
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Dict, Tuple
 
 from omegaconf import OmegaConf, open_dict
 
 from .patch import Harm, Patch, source_has
 
-RETIRED = ("denoise_start", "pack_weights")
-"""Names of the options; 0.1.0 is the last version that has them."""
+RETIRED: Dict[str, Tuple[str, ...]] = {
+    "denoise_start": (),
+    "pack_weights": (),
+    "glancing": ("sga_ctc", "sga_mask_predict"),
+}
+"""Option -> the criterions that no longer have it; empty: nothing has it.
+
+0.1.0 is the last version that has them.
+"""
 
 RETIRED_OPTIONS = Patch(
     name="retired_options",
@@ -21,8 +28,8 @@ RETIRED_OPTIONS = Patch(
 def drop_retired(cfg: Any) -> Any:
     """Delete the retired options of a stored configuration. Changes and returns ``cfg``."""
     with open_dict(cfg) if OmegaConf.is_config(cfg) else nullcontext():
-        for name in RETIRED:
-            if name in cfg:
+        for name, criterions in RETIRED.items():
+            if name in cfg and (not criterions or getattr(cfg, "_name", None) in criterions):
                 delattr(cfg, name)
     return cfg
 

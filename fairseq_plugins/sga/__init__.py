@@ -2,9 +2,8 @@
 
 Read beside the paper, in this order::
 
-    config.py      5.1       options, sizes, architectures, and one table of rules between options
-    units.py       3, 4.2    prompts theta, W_K and W_V, semantic guidance
-    model.py       4.2-4.5   Eq. 1 to 6 from top to bottom; ``forward`` is Eq. 7
+    config.py      5.1       options, sizes, architectures, and tables of rules between options
+    model.py       4.2-4.5   prompts, W_K and W_V, Eq. 1 to 6; ``forward`` is Eq. 7
     noise.py       4.4       noise on the denoiser's input
     criterion.py   4.5       Eq. 7, summed and logged
     decoding.py    4.4       the alignment's best path, then denoising until nothing changes

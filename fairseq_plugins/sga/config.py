@@ -1,10 +1,9 @@
 """Options of SGA's model, criterion and task, its architectures, and the rules between options.
 
-Variants declare the options that they add beside their classes (``free.py``, ``extensions/``);
-``variants.py`` joins them. The rules of all of them stand here, in one table.
+Variants declare options and rules of their own beside their classes (``free.py``,
+``mask_predict.py``, ``extensions/``); ``variants.py`` joins them.
 """
 
-import logging
 import math
 from dataclasses import dataclass
 from typing import Any, Dict, Optional
@@ -13,10 +12,9 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.tasks.translation import TranslationConfig
 from omegaconf import II
 
-from ..common.options import Rule, check_rules, in_range, option, sizes_of, warn_by_rules
+from ..checkpoints.layouts import size_options
+from ..common.options import Rule, in_range, option, sizes_of
 from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE
-
-logger = logging.getLogger(__name__)
 
 CRITERIONS = {"ctc": "sga_ctc", "dag": "sga_dag", "mask_predict": "sga_mask_predict"}
 """--alignment of the model -> the criterion that trains it."""
@@ -93,10 +91,7 @@ class SGAConfig(FairseqDataclass):
     )
 
 
-SIZE_OPTIONS = dict(
-    zip(("layers", "embed_dim", "ffn_dim", "heads"), sizes_of("encoder", 0, 0, 0, 0))
-)
-SIZE_OPTIONS["max_positions"] = "max_positions"
+SIZE_OPTIONS = size_options("encoder", positions="max_positions")
 """Name of each size in MaskedLMSizes -> option."""
 
 ARCHITECTURES: Dict[str, Dict[str, int]] = {
@@ -185,15 +180,6 @@ MODEL_RULES = (
         "is no blank; valid: 0",
     ),
     in_range("frozen_dropout", "[0, 1)"),
-    Rule(
-        lambda o: str(o.length_from) not in ("mean", "bos"),
-        "--length-from must be one of mean, bos; got {length_from}",
-    ),
-    Rule(
-        lambda o: str(o.length_from) != "mean" and str(o.alignment) != "mask_predict",
-        "--length-from {length_from}: only a model with --alignment mask_predict predicts "
-        "lengths; leave it out",
-    ),
 )
 
 SIZE_RULES = (
@@ -223,17 +209,6 @@ CRITERION_RULES = (
     in_range("ctc_chunk_size", "[1, inf)"),
 )
 
-MASK_PREDICT_RULES = (
-    in_range("length_loss_weight", "[0, inf)"),
-    in_range("label_smoothing", "[0, 1)"),
-    in_range("min_mask_ratio", "[0, 1]"),
-    Rule(
-        lambda o: str(getattr(o, "glancing", "0")).strip("0."),
-        "--glancing {glancing}: mask-predict shows tokens by its masks; valid with it: 0",
-    ),
-)
-"""Rules of the criterion ``sga_mask_predict`` alone."""
-
 DECODING_RULES = (
     Rule(
         lambda o: o.iter_decode_max_iter < 0,
@@ -244,52 +219,6 @@ DECODING_RULES = (
         "--iter-decode-blank-penalty must be a finite number of nats; got "
         "{iter_decode_blank_penalty}",
     ),
-    # Graph of slots.
-    Rule(
-        lambda o: o.dag_decoding is not None and o.alignment != "dag",
-        "--dag-decoding {dag_decoding}: this model was not trained with --alignment dag; leave it "
-        "out",
-    ),
-    Rule(
-        lambda o: o.dag_decoding not in (None, "lookahead", "greedy", "viterbi"),
-        "--dag-decoding {dag_decoding}: valid: lookahead, greedy, viterbi",
-    ),
-    Rule(
-        lambda o: o.alignment == "dag" and o.dag_decoding != "viterbi" and o.lenpen != 1.0,
-        "--lenpen {lenpen}: with --alignment dag it is read by --dag-decoding viterbi alone; "
-        "valid: 1",
-    ),
-    # Mask-predict.
-    Rule(
-        lambda o: o.mask_predict_iterations and o.alignment != "mask_predict",
-        "--mask-predict-iterations {mask_predict_iterations}: this model has --alignment "
-        "{alignment}, which is one pass (0 iterations)",
-    ),
-    Rule(
-        lambda o: o.length_beam is not None and o.alignment != "mask_predict",
-        "--length-beam {length_beam}: this model has --alignment {alignment}; only one with "
-        "--alignment mask_predict predicts lengths: leave it out",
-    ),
-    Rule(
-        lambda o: (
-            o.alignment == "mask_predict"
-            and o.mask_predict_iterations is not None
-            and o.mask_predict_iterations < 1
-        ),
-        "--mask-predict-iterations must be at least 1 for a model with --alignment mask_predict; "
-        "got {mask_predict_iterations}. The paper's 0 (CTC alignment, then the denoiser) is a "
-        "training run of its own: --alignment ctc --criterion sga_ctc",
-    ),
-    Rule(
-        lambda o: o.length_beam is not None and not 1 <= o.length_beam <= o.longest_length,
-        "--length-beam must lie in [1, {longest_length}], the model's lengths; got {length_beam}",
-    ),
-    # Options of CTC for a model whose alignment is not CTC.
-    Rule(
-        lambda o: o.alignment != "ctc" and o.rerank_at,
-        "--rerank-at {rerank_at}: it chooses among n-best lists of CTC; this model was trained "
-        "with --alignment {alignment} and has none",
-    ),
     Rule(
         lambda o: (
             o.alignment != "ctc"
@@ -299,57 +228,5 @@ DECODING_RULES = (
         "--iter-decode-blank-penalty {iter_decode_blank_penalty}: this model was trained with "
         "--alignment {alignment}, without a denoising pass there is no blank; valid: 0",
     ),
-    Rule(
-        lambda o: o.alignment != "ctc" and o.iter_decode_ctc_beam > 0,
-        "--iter-decode-ctc-beam {iter_decode_ctc_beam}: this model was trained with --alignment "
-        "{alignment}; valid: 0",
-    ),
-    # Prefix beam.
-    Rule(
-        lambda o: o.iter_decode_ctc_candidates is not None and o.iter_decode_ctc_beam == 0,
-        "--iter-decode-ctc-candidates {iter_decode_ctc_candidates}: nothing is searched without "
-        "--iter-decode-ctc-beam of at least 1; got 0",
-    ),
-    Rule(
-        lambda o: o.iter_decode_ctc_bonus and o.iter_decode_ctc_beam == 0,
-        "--iter-decode-ctc-bonus {iter_decode_ctc_bonus}: nothing is searched without "
-        "--iter-decode-ctc-beam of at least 1; got 0",
-    ),
-    Rule(
-        lambda o: not math.isfinite(o.iter_decode_ctc_bonus),
-        "--iter-decode-ctc-bonus must be a finite number of nats per token; got "
-        "{iter_decode_ctc_bonus}",
-    ),
-    Rule(
-        lambda o: o.iter_decode_ctc_beam < 0,
-        "--iter-decode-ctc-beam must be 0 (best path) or more; got {iter_decode_ctc_beam}",
-    ),
-    Rule(
-        lambda o: o.iter_decode_ctc_candidates is not None and o.iter_decode_ctc_candidates < 1,
-        "--iter-decode-ctc-candidates must be at least 1 token per slot; got "
-        "{iter_decode_ctc_candidates}",
-    ),
-    Rule(
-        lambda o: not 1 <= o.nbest <= o.most_hypotheses,
-        "--nbest must lie in [1, {most_hypotheses}] with --iter-decode-ctc-beam "
-        "{iter_decode_ctc_beam} (0: the best path is one hypothesis; fairseq's --beam has no "
-        "meaning here); got {nbest}",
-    ),
-    # Reranking.
-    in_range("rerank_at_weight", "[0, 1]"),
-    Rule(
-        lambda o: o.rerank_at_weight is not None and not o.rerank_at,
-        "--rerank-at-weight {rerank_at_weight}: nothing is reranked without --rerank-at CHECKPOINT",
-    ),
-    Rule(
-        lambda o: o.rerank_at and o.iter_decode_ctc_beam < 2,
-        "--rerank-at chooses among outputs: needs --iter-decode-ctc-beam of at least 2; got "
-        "{iter_decode_ctc_beam}",
-    ),
 )
-
-
-def check_model(cfg: Any) -> None:
-    """Raise ValueError for a broken rule of the model's options; warn of those without effect."""
-    check_rules(cfg, MODEL_RULES)
-    warn_by_rules(cfg, MODEL_WARNINGS, logger.warning)
+"""Rules of decoding; for the names see :func:`.tasks.decoding_options`."""

@@ -1,8 +1,9 @@
 """The loss of SGA: CTC on the alignment, and CTC on the denoised output (Eq. 7)."""
 
 import logging
+from dataclasses import fields
 from functools import partial
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 from fairseq.logging import metrics
@@ -10,7 +11,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from ..common.options import Rule, check_rules, flag
-from ..common.slot_model import SlotModel
+from ..common.slot_model import SlotModel, Target
 from ..common.summed_criterion import SummedCriterion, log_loss, total
 from ..ops.ctc import alignable
 from ..ops.masks import source_lengths, target_lengths
@@ -21,13 +22,6 @@ logger = logging.getLogger(__name__)
 
 Output = Tuple[Tensor, int, Dict[str, Any]]
 """Loss of a batch in nats, sample size, and the sums to log."""
-
-
-class Labels(NamedTuple):
-    """The targets of a batch without ``</s>``: the slots end a sentence by themselves."""
-
-    tokens: Tensor  # (B, U) int64, right-padded
-    lengths: Tensor  # (B,) int64, on the host
 
 
 class SGACTCCriterion(SummedCriterion):
@@ -43,6 +37,8 @@ class SGACTCCriterion(SummedCriterion):
     tasks = ("sga_translation",)
     alignment = "ctc"
     """The model's --alignment that this criterion trains."""
+    config = SGACTCConfig
+    """The options that tell the denoiser's from the rest by their names."""
     units = {
         "loss": "sample_size",
         "alignment_loss": "sample_size",
@@ -83,16 +79,17 @@ class SGACTCCriterion(SummedCriterion):
         sga = unwrapped(model)
         self.check_alignment(sga.alignment)
         self._report_unread_options(sga)
-        labels = self.labels(sample)
-        losses, slots = model(**self.model_inputs(sga, sample, labels))
-        return self.summed(losses, slots, labels, sga.blank)
+        target = self.target(sample)
+        losses, slots = model(**self.model_inputs(sga, sample, target))
+        return self.summed(losses, slots, target, sga.blank)
 
-    def labels(self, sample: Dict[str, Any]) -> Labels:
+    def target(self, sample: Dict[str, Any]) -> Target:
         """Drop the final ``</s>`` of the targets: (B, U + 1) -> (B, U)."""
-        lengths = target_lengths(sample, self.padding_idx, self.eos)
-        return Labels(sample["target"][:, : max(int(lengths.max()), 1)], lengths)
+        lengths = target_lengths(sample, self.padding_idx, self.eos)  # B
+        tokens = sample["target"][:, : max(int(lengths.max()), 1)]  # B U
+        return Target(tokens, lengths, self.cfg.ctc_chunk_size)
 
-    def model_inputs(self, sga: Any, sample: Dict[str, Any], labels: Labels) -> Dict[str, Any]:
+    def model_inputs(self, sga: Any, sample: Dict[str, Any], target: Target) -> Dict[str, Any]:
         """Collect the arguments of the model's ``forward``; variants add theirs.
 
         Args:
@@ -103,24 +100,22 @@ class SGACTCCriterion(SummedCriterion):
         return {
             "src_tokens": sample["net_input"]["src_tokens"],
             "src_lengths": source_lengths(sample),
-            "targets": labels.tokens,
-            "target_lengths": labels.lengths,
-            "chunk_size": self.cfg.ctc_chunk_size,
+            "target": target,
             "corrupt": self._noise(sga.blank) if noisy else None,
             "unroll": self.cfg.denoise_unroll,
         }
 
     def summed(
-        self, losses: Dict[str, Tensor], slots: Dict[str, Tensor], labels: Labels, blank: int
+        self, losses: Dict[str, Tensor], slots: Dict[str, Tensor], target: Target, blank: int
     ) -> Output:
         """Weigh and sum the losses (B,) of a batch; every logged number is a sum."""
         weighted = [
             self.weights[name] * part for name, part in losses.items() if name in self.weights
         ]
         loss = torch.stack(weighted).sum()
-        fits = [self.alignable(name, labels, room, blank) for name, room in slots.items()]
+        fits = [self.alignable(name, target, room, blank) for name, room in slots.items()]
         unalignable = (~torch.stack(fits).all(dim=0)).sum() if fits else 0
-        tokens, sentences = int(labels.lengths.sum()), len(labels.lengths)
+        tokens, sentences = int(target.lengths.sum()), len(target.lengths)
         parts = {f"{name}_loss": part.detach().sum() for name, part in losses.items()}
         return self.result(
             loss,
@@ -130,12 +125,12 @@ class SGACTCCriterion(SummedCriterion):
             **parts,
         )
 
-    def alignable(self, name: str, labels: Labels, slots: Tensor, blank: int) -> Tensor:
+    def alignable(self, name: str, target: Target, slots: Tensor, blank: int) -> Tensor:
         """Mark the targets that the loss ``name`` can align with ``slots`` (B,).
 
         Returns (B,) bool.
         """
-        return alignable(labels.tokens, slots, labels.lengths, blank)
+        return alignable(target.tokens, slots, target.lengths, blank)
 
     @classmethod
     def check_alignment(cls, alignment: str) -> None:
@@ -157,11 +152,11 @@ class SGACTCCriterion(SummedCriterion):
         if sga.has_denoiser or self.unread_options_reported:
             return
         self.unread_options_reported = True
-        for name, default in vars(SGACTCConfig()).items():
-            setting = getattr(self.cfg, name, default)
-            if name.startswith("denoise_") and setting != default:
+        for field in fields(self.config):
+            setting = getattr(self.cfg, field.name, field.default)
+            if field.name.startswith("denoise_") and setting != field.default:
                 logger.warning(
-                    f"{flag(name)} {setting} has no effect: this model has no denoiser "
+                    f"{flag(field.name)} {setting} has no effect: this model has no denoiser "
                     "(--no-denoising, or nat_ctc)"
                 )
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..ops.ctc import BestPath, collapse_mask
 from ..ops.masks import lengths_to_padding_mask, move, source_lengths
-from .units import Guidance
+from .model import Guidance
 
 MAX_PERIOD = 16
 """Longest cycle of outputs that is looked for; the longest of trained models had 6 passes."""
@@ -70,8 +70,9 @@ class Active:
 class SGAGenerator:
     """Batched decoding with the interface of fairseq's generators.
 
-    A sentence leaves the batch as soon as a denoising pass leaves its output unchanged: its result
-    does not depend on the rest of the batch. A sentence whose outputs come in a cycle (a third of
+    A sentence leaves the batch as soon as a denoising pass leaves its output (the tokens before the
+    collapse, also with ``--fill-blanks``) unchanged: its result does not depend on the rest of the
+    batch. A sentence whose outputs come in a cycle (a third of
     the sentences of a briefly trained model) leaves with the output that the last allowed pass
     would give, after fewer passes.
 

@@ -6,20 +6,20 @@ Source: SGA sections 4.3 and 4.4, "free generation tasks"; Ghazvininejad et al. 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.dataclass import ChoiceEnum
 from torch import Tensor, nn
 
 from ..common.frozen import Frozen
-from ..common.options import option
+from ..common.options import Rule, option
+from ..common.slot_model import Target
 from ..ops.ctc import linear_best_path
 from ..ops.masks import Places, lengths_to_padding_mask, move
 from ..ops.vocab_loss import label_smoothed, linear_token_losses
-from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE, accumulation_dtype
-from .model import Corruption, Losses, SGAModel, Target
-from .units import Guidance
+from ..ops.vocab_scan import accumulation_dtype
+from .model import Corruption, Guidance, Losses, SGAModel
 
 LENGTH_INPUTS: Any = ChoiceEnum(["mean", "bos"])
 LENGTH_LAYERS = {"mean": "projection", "bos": "bos_projection"}
@@ -40,7 +40,33 @@ class LengthOptions:
     )
 
 
+LENGTH_RULES = (
+    Rule(
+        lambda o: str(o.length_from) not in LENGTH_LAYERS,
+        "--length-from must be one of mean, bos; got {length_from}",
+    ),
+    Rule(
+        lambda o: str(o.length_from) != "mean" and str(o.alignment) != "mask_predict",
+        "--length-from {length_from}: only a model with --alignment mask_predict predicts "
+        "lengths; leave it out",
+    ),
+)
+
+
 # ---- Model. ----
+
+
+class MaskedTarget(NamedTuple):
+    """The target of a batch, and which of its tokens are predicted."""
+
+    tokens: Tensor  # (B, U) int64 without </s>, right-padded
+    lengths: Tensor  # (B,) int64, best on the host
+    chunk_size: int  # vocabulary rows projected at a time
+    masked: Tensor  # (B, U) bool, True = to be predicted
+
+    def for_ctc(self) -> Target:
+        """Drop the masks, which CTC does not read."""
+        return Target(self.tokens, self.lengths, self.chunk_size)
 
 
 class TokenAlignmentModel(SGAModel):
@@ -169,9 +195,14 @@ class FreeSGAModel(TokenAlignmentModel):
             longest = longest // cfg.ctc_upsample
         self.length_predictor = LengthPredictor(sizes.embed_dim, longest, str(cfg.length_from))
 
+    @property
+    def longest_target(self) -> int:
+        """Tokens of the longest target, ``</s>`` not counted."""
+        return self.length_predictor.max_length
+
     def max_positions(self) -> Tuple[int, int]:
         """Return the longest source and the longest target, ``</s>`` counted."""
-        return self.masked_lm.sizes.max_positions, self.length_predictor.max_length + 1
+        return self.masked_lm.sizes.max_positions, self.longest_target + 1
 
     def encode(self, src_tokens: Tensor) -> FreeGuidance:
         """Compute semantic guidance (Eq. 1 and 2) and lengths. src_tokens: (B, S) int64."""
@@ -202,10 +233,7 @@ class FreeSGAModel(TokenAlignmentModel):
         self,
         src_tokens: Tensor,
         src_lengths: Tensor,
-        targets: Tensor,
-        target_lengths: Tensor,
-        masked: Tensor,
-        chunk_size: int = DEFAULT_CHUNK_SIZE,
+        target: MaskedTarget,
         corrupt: Optional[Corruption] = None,
         unroll: int = 1,
         label_smoothing: float = 0.0,
@@ -215,34 +243,30 @@ class FreeSGAModel(TokenAlignmentModel):
 
         Args:
             src_lengths: (B,), unused: the slots follow from the target.
-            masked: (B, U) bool, True = to be predicted.
             label_smoothing, read_all: see :meth:`masked_losses`.
 
         All other arguments are those of :meth:`.model.SGAModel.forward`.
         """
-        target = Target(targets, target_lengths, chunk_size)
         guidance = self.encode(src_tokens)
-        losses, tokens = self.masked_losses(guidance, target, masked, label_smoothing, read_all)
+        losses, tokens = self.masked_losses(guidance, target, label_smoothing, read_all)
         if not self.has_denoiser:
             return losses, {}
-        slots = target_lengths.clamp(min=1) * self.upsample  # B
+        slots = self.denoiser_slots(target.lengths.clamp(min=1))  # B
         losses["denoising"] = self.denoising_loss(
-            self.duplicate(tokens), slots, guidance, target, corrupt, unroll
+            self.duplicate(tokens), slots, guidance, target.for_ctc(), corrupt, unroll
         )
         return losses, {"denoising": slots}
 
     def masked_losses(
         self,
         guidance: FreeGuidance,
-        target: Target,
-        masked: Tensor,
+        target: MaskedTarget,
         label_smoothing: float = 0.0,
         read_all: bool = False,
     ) -> Tuple[Dict[str, Tensor], Tensor]:
         """Compute L_1, the cross-entropy of the masked tokens, and the loss of the length.
 
         Args:
-            masked: (B, U) bool, True = to be predicted.
             label_smoothing: of the masked tokens' cross-entropy, in [0, 1).
             read_all: the denoiser reads the best token at every position instead of the masked
                 ones.
@@ -254,7 +278,7 @@ class FreeSGAModel(TokenAlignmentModel):
         Raises:
             ValueError: a target is longer than the longest length.
         """
-        targets, lengths = target.tokens, target.lengths
+        targets, lengths, masked = target.tokens, target.lengths, target.masked
         self._check_target_size(targets.size(1))
         (weight, bias), pad = self.projection, self.masked_lm.sizes.padding_idx
         outside = lengths_to_padding_mask(lengths, targets.size(1), targets.device)  # B U
@@ -276,12 +300,11 @@ class FreeSGAModel(TokenAlignmentModel):
         return losses, torch.where(predicted, terms.best, tokens)
 
     def _check_target_size(self, size: int) -> None:
-        longest = self.length_predictor.max_length
-        if size > longest:
+        if size > self.longest_target:
             raise ValueError(
-                f"target of {size} tokens: --alignment mask_predict has lengths 1 to {longest} "
-                "(positions of the masked LM / --ctc-upsample); give --max-target-positions and "
-                "--skip-invalid-size-inputs-valid-test, or cut it"
+                f"target of {size} tokens: --alignment mask_predict has lengths 1 to "
+                f"{self.longest_target} (positions of the masked LM / --ctc-upsample); give "
+                "--max-target-positions and --skip-invalid-size-inputs-valid-test, or cut it"
             )
 
     def load_state_dict(
@@ -291,7 +314,7 @@ class FreeSGAModel(TokenAlignmentModel):
         has_denoiser = self.has_denoiser and "denoiser_prompts.key" in state_dict
         self.length_predictor.check_state(
             state_dict,
-            self.upsample if has_denoiser else None,
+            self.copies if has_denoiser else None,
             self.masked_lm.sizes.max_positions,
         )
         return super().load_state_dict(state_dict, strict, **kwargs)

@@ -82,9 +82,9 @@ class SGATranslationMultiTask(SGATranslationTask):
         check_dictionaries(folder, languages, Dictionary.load(origin), origin)
         return task
 
-    def trained_pairs(self) -> List[str]:
+    def pairs_in_use(self) -> List[str]:
         """List the one pair that is decoded, or all that are trained."""
-        return super().trained_pairs() or ["-".join(pair) for pair in self.pairs]
+        return super().pairs_in_use() or ["-".join(pair) for pair in self.pairs]
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model. Raises ValueError for a training with ``--source-lang``."""
@@ -150,7 +150,7 @@ class SGATranslationMultiTask(SGATranslationTask):
         if self.cfg.eval_bleu:
             sums = {name: logged.pop(f"_bleu_{name}") for name in BLEU_SUMS}
             # Every batch has all keys: what several processes log is summed by key.
-            for pair in self.trained_pairs():
+            for pair in self.pairs_in_use():
                 is_pair = sample.get("pair", pair) == pair
                 for name, count in sums.items():
                     logged[f"_bleu_{pair}_{name}"] = count if is_pair else 0
@@ -161,7 +161,7 @@ class SGATranslationMultiTask(SGATranslationTask):
         super().reduce_metrics(logging_outputs, criterion)
         pairs = [
             pair
-            for pair in self.trained_pairs()
+            for pair in self.pairs_in_use()
             if any(f"_bleu_{pair}_sys_len" in log for log in logging_outputs)
         ]
         for pair in pairs:

@@ -9,13 +9,15 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from ..common.options import option
+from ..common.options import Rule, in_range, option
+from ..common.slot_model import Target
 from ..ops.ctc import BestPath
 from ..ops.masks import Places, lengths_to_padding_mask, move
-from .config import CRITERION_RULES, MASK_PREDICT_RULES, SGACTCConfig
+from .config import CRITERION_RULES, SGACTCConfig
 from .criterion import Output, SGACTCCriterion
 from .decoding import Hypotheses, IterationOptions, SGAGenerator
-from .units import Guidance
+from .free import MaskedTarget
+from .model import Guidance
 
 # ---- Options. ----
 
@@ -59,6 +61,41 @@ class MaskPredictDecodingOptions:
         "decoding with --alignment mask_predict: lengths tried for each sentence, the best by mean "
         "log-probability goes on (1 when not given)",
     )
+
+
+MASK_PREDICT_RULES = (
+    in_range("length_loss_weight", "[0, inf)"),
+    in_range("label_smoothing", "[0, 1)"),
+    in_range("min_mask_ratio", "[0, 1]"),
+)
+"""Rules of the criterion."""
+
+MASK_PREDICT_DECODING_RULES = (
+    Rule(
+        lambda o: o.mask_predict_iterations and o.alignment != "mask_predict",
+        "--mask-predict-iterations {mask_predict_iterations}: this model has --alignment "
+        "{alignment}, which is one pass (0 iterations)",
+    ),
+    Rule(
+        lambda o: o.length_beam is not None and o.alignment != "mask_predict",
+        "--length-beam {length_beam}: this model has --alignment {alignment}; only one with "
+        "--alignment mask_predict predicts lengths: leave it out",
+    ),
+    Rule(
+        lambda o: (
+            o.alignment == "mask_predict"
+            and o.mask_predict_iterations is not None
+            and o.mask_predict_iterations < 1
+        ),
+        "--mask-predict-iterations must be at least 1 for a model with --alignment mask_predict; "
+        "got {mask_predict_iterations}. The paper's 0 (CTC alignment, then the denoiser) is a "
+        "training run of its own: --alignment ctc --criterion sga_ctc",
+    ),
+    Rule(
+        lambda o: o.length_beam is not None and not 1 <= o.length_beam <= o.longest_target,
+        "--length-beam must lie in [1, {longest_target}], the model's lengths; got {length_beam}",
+    ),
+)
 
 
 # ---- Masks. ----
@@ -134,14 +171,6 @@ def likely_lengths(log_probs: Tensor, count: int) -> Tensor:
 # ---- Criterion. ----
 
 
-class MaskedLabels(NamedTuple):
-    """The targets of a batch, and which of their tokens are predicted."""
-
-    tokens: Tensor  # (B, U) int64, right-padded
-    lengths: Tensor  # (B,) int64, on the host
-    masked: Tensor  # (B, U) bool, True = to be predicted
-
-
 class SGAMaskPredictCriterion(SGACTCCriterion):
     """Total = cross-entropy of the masked tokens + length + denoising CTC.
 
@@ -163,6 +192,7 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
     """
 
     alignment = "mask_predict"
+    config = SGAMaskPredictConfig
     units = {
         "loss": "sample_size",
         "denoising_loss": "sample_size",
@@ -176,31 +206,29 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
         super().__init__(task, cfg)
         self.weights["length"] = cfg.length_loss_weight
 
-    def labels(self, sample: Dict[str, Any]) -> Any:
+    def target(self, sample: Dict[str, Any]) -> Any:
         """Drop the final ``</s>`` of the targets, and draw the masks."""
-        tokens, lengths = super().labels(sample)
-        size, ratio, on_device = (
-            tokens.size(1),
-            self.cfg.min_mask_ratio,
-            move(lengths, tokens.device),
-        )
-        if ratio is None:
-            return MaskedLabels(tokens, lengths, draw_masks(on_device, size))
-        return MaskedLabels(tokens, lengths, draw_masks_by_ratio(on_device, size, ratio))
+        target = super().target(sample)
+        size = target.tokens.size(1)
+        lengths = move(target.lengths, target.tokens.device)
+        if self.cfg.min_mask_ratio is None:
+            masked = draw_masks(lengths, size)
+        else:
+            masked = draw_masks_by_ratio(lengths, size, self.cfg.min_mask_ratio)
+        return MaskedTarget(target.tokens, target.lengths, target.chunk_size, masked)
 
-    def model_inputs(self, sga: Any, sample: Dict[str, Any], labels: Any) -> Dict[str, Any]:
-        """Add the masks and the options of their loss."""
+    def model_inputs(self, sga: Any, sample: Dict[str, Any], target: Target) -> Dict[str, Any]:
+        """Add the options of the masked tokens' loss."""
         return {
-            **super().model_inputs(sga, sample, labels),
-            "masked": labels.masked,
+            **super().model_inputs(sga, sample, target),
             "label_smoothing": self.cfg.label_smoothing,
             "read_all": self.cfg.denoise_all_positions,
         }
 
-    def summed(self, losses: Any, slots: Any, labels: Any, blank: int) -> Output:
+    def summed(self, losses: Any, slots: Any, target: Any, blank: int) -> Output:
         """Log the number of masked tokens too."""
-        loss, sample_size, logged = super().summed(losses, slots, labels, blank)
-        return loss, sample_size, {**logged, "nmasked": labels.masked.sum()}
+        loss, sample_size, logged = super().summed(losses, slots, target, blank)
+        return loss, sample_size, {**logged, "nmasked": target.masked.sum()}
 
 
 # ---- Decoding. ----

@@ -1,23 +1,26 @@
 """SGA: three units around one frozen masked LM, Eq. 1 to 7 from top to bottom.
 
+All units share the weights of the masked LM. Each has key and value prompts of its own for every
+layer, and optionally low-rank updates of the layers' matrices (both in ``masked_lm.prompts``).
+
 The plain method, for translation: CTC on the alignment, CTC on its denoised output. ``variants.py``
 says which class each ``--alignment`` builds.
 """
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..common.frozen import Frozen
-from ..common.slot_model import SlotModel
-from ..masked_lm.model import MaskedLM
-from ..masked_lm.prompts import Prompts, join_prefixes
+from ..common.slot_model import SlotModel, Target
+from ..masked_lm.model import MaskedLM, MaskedLMSizes, Prefix, split_heads
+from ..masked_lm.prompts import LowRank, Prompts, join_prefixes
 from ..ops.ctc import BestPath, linear_ctc_with_best
+from ..ops.linear import Linear
 from ..ops.masks import lengths_to_padding_mask
-from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from .config import SGAConfig
-from .units import Guidance, SemanticProjection, make_prompts
 
 Corruption = Callable[[Tensor, Tensor], Tensor]
 """(tokens (B, T), slots (B,)) -> noisy tokens (B, T)."""
@@ -26,12 +29,68 @@ Losses = Tuple[Dict[str, Tensor], Dict[str, Tensor]]
 """Losses (B,) in nats by name, and by the same names the slots (B,) that a loss aligns."""
 
 
-class Target(NamedTuple):
-    """The target of a batch, and how its loss is computed."""
+# ---- Parts of the units: prompts, W_K and W_V, and the guidance that they make. ----
 
-    tokens: Tensor  # (B, U) int64 without </s>, right-padded
-    lengths: Tensor  # (B,) int64, best on the host
-    chunk_size: int = DEFAULT_CHUNK_SIZE  # vocabulary rows projected at a time
+
+def make_prompts(cfg: Any, sizes: MaskedLMSizes) -> Prompts:
+    """Create the prompts of one unit: theta_s, theta_a or theta_d.
+
+    Args:
+        cfg: options ``prompt_length``, ``prompt_scale`` and ``lora_rank``.
+        sizes: of the frozen masked LM.
+    """
+    low_rank = None
+    if cfg.lora_rank:
+        low_rank = LowRank(sizes.layers, sizes.embed_dim, sizes.ffn_dim, cfg.lora_rank)
+    return Prompts(
+        layers=sizes.layers,
+        length=cfg.prompt_length or 0,
+        embed_dim=sizes.embed_dim,
+        heads=sizes.heads,
+        scaled=cfg.prompt_scale,
+        low_rank=low_rank,
+    )
+
+
+class SemanticProjection(nn.Module):
+    """W_K and W_V, shared by all layers.
+
+    Source: SGA Eq. 2. The biases are those of the authors' code; with them the trainable sizes are
+    the ones that the paper reports.
+    """
+
+    def __init__(self, embed_dim: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.key = Linear(embed_dim, embed_dim)
+        self.value = Linear(embed_dim, embed_dim)
+        for linear in (self.key, self.value):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, hidden: Tensor) -> Tuple[Tensor, Tensor]:
+        """Project a layer's output (B, S, C) to keys and values, each (B, H, S, C / H)."""
+        keys, values = self.key(hidden), self.value(hidden)  # B S C
+        return split_heads(keys, self.heads), split_heads(values, self.heads)
+
+
+@dataclass(frozen=True, eq=False)
+class Guidance:
+    """Semantic guidance of a batch: K_s^{1:L} and V_s^{1:L} of Eq. 2."""
+
+    prefix: Prefix  # one (keys, values) pair per layer, each (B, H, S, C / H)
+    padding_mask: Tensor  # (B, S) bool, True = source padding
+
+    def select(self, rows: Tensor) -> "Guidance":
+        """Select sentences. rows: (B',) int64."""
+        prefix = [
+            (keys.index_select(0, rows), values.index_select(0, rows))
+            for keys, values in self.prefix
+        ]
+        return replace(self, prefix=prefix, padding_mask=self.padding_mask.index_select(0, rows))
+
+
+# ---- The model. ----
 
 
 class SGAModel(SlotModel):
@@ -42,7 +101,7 @@ class SGAModel(SlotModel):
 
     Args:
         frozen: the masked LM.
-        cfg: checked options; see :func:`.config.check_model`.
+        cfg: options that obey the rules of ``config.py``.
         blank, mask: ids of the CTC blank and of ``<mask>``.
 
     Source: SGA sections 4.1 to 4.5.
@@ -155,9 +214,7 @@ class SGAModel(SlotModel):
         self,
         src_tokens: Tensor,
         src_lengths: Tensor,
-        targets: Tensor,
-        target_lengths: Tensor,
-        chunk_size: int = DEFAULT_CHUNK_SIZE,
+        target: Target,
         corrupt: Optional[Corruption] = None,
         unroll: int = 1,
     ) -> Losses:
@@ -168,14 +225,13 @@ class SGAModel(SlotModel):
         Args:
             src_tokens: (B, S) int64.
             src_lengths: (B,) int64, best on the host.
-            targets, target_lengths, chunk_size: see :class:`Target`.
+            target: without ``</s>``: the slots end a sentence by themselves.
             corrupt: adds noise to what the denoiser reads; None = no noise.
             unroll: N, the denoiser is trained on T_0 .. T_(N-1); the loss is the mean.
 
         Returns:
             ``alignment`` and, with a denoiser, ``denoising``: losses (B,) in nats, and slots (B,).
         """
-        target = Target(targets, target_lengths, chunk_size)
         guidance = self.encode(src_tokens)  # Eq. 1 and 2
         slots = self.slot_lengths(src_lengths)  # B
         hidden = self.align(guidance, slots)  # B T C, Eq. 3 and 4

@@ -18,10 +18,9 @@ from ..common.options import check_rules, flag
 from ..common.own_run import OwnRun, changed
 from ..compat.retired_options import drop_retired
 from ..ops.masks import SOURCE_LENGTHS, TARGET_LENGTHS, source_lengths, target_lengths
-from .config import DECODING_RULES
 from .decoding import SGAGenerator
 from .state import PAIRS, check_decoded_pairs, check_same_pairs
-from .variants import JoinedTranslationConfig, build_generator
+from .variants import JOINED_DECODING_RULES, JoinedTranslationConfig, build_generator
 
 
 @register_task("sga_translation", dataclass=JoinedTranslationConfig)
@@ -147,18 +146,18 @@ class SGATranslationTask(OwnRun, TranslationTask):
 
     # ---- State: the pairs that the prompts were trained on. ----
 
-    def trained_pairs(self) -> List[str]:
-        """List the pairs of this command line, as in ``de-en``."""
+    def pairs_in_use(self) -> List[str]:
+        """List the pairs of this command line, as in ``de-en``: trained, or decoded."""
         languages = (self.cfg.source_lang, self.cfg.target_lang)
         return [] if None in languages else ["-".join(languages)]
 
     def state_dict(self) -> Dict[str, Any]:
-        """Add the trained pairs to the state that a checkpoint keeps."""
-        return {**super().state_dict(), PAIRS: self.trained_pairs()}
+        """Add the pairs to the state that a checkpoint keeps."""
+        return {**super().state_dict(), PAIRS: self.pairs_in_use()}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Compare the pairs with those of a checkpoint that is about to be decoded."""
-        check_decoded_pairs(self.trained_pairs(), self.cfg.target_lang, state_dict)
+        check_decoded_pairs(self.pairs_in_use(), self.cfg.target_lang, state_dict)
         super().load_state_dict(state_dict)
 
     def get_checkpoint_dict(self) -> Dict[str, Any]:
@@ -170,7 +169,7 @@ class SGATranslationTask(OwnRun, TranslationTask):
 
         Raises ValueError if it was trained on other pairs.
         """
-        check_same_pairs(self.trained_pairs(), state.get(PAIRS), "the checkpoint to continue")
+        check_same_pairs(self.pairs_in_use(), state.get(PAIRS), "the checkpoint to continue")
 
 
 class SlotPairs(LanguagePairDataset):
@@ -200,7 +199,7 @@ class SlotPairs(LanguagePairDataset):
 
 
 def decoding_options(cfg: Any, args: Any, models: List[Any]) -> Any:
-    """Collect all that decides about decoding; the rules of ``config.py`` are about these names.
+    """Collect all that decides about decoding; the rules of decoding are about these names.
 
     Options of the task may stand in ``args`` too, as in ``--eval-bleu-args``.
 
@@ -219,7 +218,7 @@ def decoding_options(cfg: Any, args: Any, models: List[Any]) -> Any:
         lenpen=getattr(args, "lenpen", 1.0),
         alignment=getattr(model, "alignment", "ctc"),
         has_denoiser=getattr(model, "has_denoiser", False),
-        longest_length=getattr(getattr(model, "length_predictor", None), "max_length", 0),
+        longest_target=getattr(model, "longest_target", 0),
     )
     for field in fields(JoinedTranslationConfig):
         if field.name not in stock:
@@ -267,7 +266,7 @@ def check_decoding(options: Any, args: Any, models: List[Any]) -> None:
             raise ValueError(f"{typed} {reason}; {valid}{HINTS.get(name, '')}")
     if getattr(args, "retain_dropout", False):
         check_dropout(models)
-    check_rules(options, DECODING_RULES)
+    check_rules(options, JOINED_DECODING_RULES)
 
 
 def check_dropout(models: List[Any]) -> None:

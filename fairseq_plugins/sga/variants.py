@@ -4,6 +4,7 @@ Joins the options of the variants to the plain ones, registers model and criteri
 and builds generators. The classes that are named here do not name each other.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple, Type
 
@@ -17,29 +18,40 @@ from ..common.options import (
     fill_missing,
     register_architectures,
     set_architecture,
+    warn_by_rules,
 )
 from ..common.slot_model import check_slots_task, find_blank
 from .config import (
     ARCHITECTURES,
+    DECODING_RULES,
+    MODEL_RULES,
+    MODEL_WARNINGS,
     SIZE_RULES,
     SGAConfig,
     SGACTCConfig,
     SGATranslationConfig,
-    check_model,
 )
+from .criterion import SGACTCCriterion
 from .decoding import IterationOptions, SGAGenerator
-from .extensions.glancing import GlancingCriterion, GlancingModel, GlancingOptions
+from .extensions.glancing import GlancingOptions
 from .extensions.graph import (
+    GRAPH_DECODING_RULES,
     GraphDecodingOptions,
     GraphModel,
     GraphOptions,
     SGADAGCriterion,
     SGADAGGenerator,
 )
-from .extensions.prefix_beam import BeamOptions, PrefixBeamGenerator, PrefixBeamOptions
-from .extensions.reranking import ATReranker, RerankingOptions, RerankOptions
-from .free import FreeSGAModel, LengthOptions
+from .extensions.prefix_beam import (
+    PREFIX_BEAM_RULES,
+    BeamOptions,
+    PrefixBeamGenerator,
+    PrefixBeamOptions,
+)
+from .extensions.reranking import RERANKING_RULES, ATReranker, RerankingOptions, RerankOptions
+from .free import LENGTH_RULES, FreeSGAModel, LengthOptions
 from .mask_predict import (
+    MASK_PREDICT_DECODING_RULES,
     MaskPredictDecodingOptions,
     MaskPredictOptions,
     SGAMaskPredictConfig,
@@ -49,8 +61,10 @@ from .mask_predict import (
 from .model import SGAModel
 from .state import build_empty, build_frozen, record_sizes
 
+logger = logging.getLogger(__name__)
+
 MODELS: Dict[str, Type[SGAModel]] = {
-    "ctc": GlancingModel,  # SGAModel, unless --glancing shows some true tokens in training
+    "ctc": SGAModel,
     "dag": GraphModel,
     "mask_predict": FreeSGAModel,
 }
@@ -66,13 +80,8 @@ class JoinedModelConfig(LengthOptions, SGAConfig):
 
 
 @dataclass
-class JoinedCTCConfig(GlancingOptions, SGACTCConfig):
-    """Options of ``--criterion sga_ctc`` and ``sga_dag``."""
-
-
-@dataclass
-class JoinedMaskPredictConfig(GlancingOptions, SGAMaskPredictConfig):
-    """Options of ``--criterion sga_mask_predict``."""
+class JoinedGraphConfig(GlancingOptions, SGACTCConfig):
+    """Options of ``--criterion sga_dag``."""
 
 
 @dataclass
@@ -84,6 +93,15 @@ class JoinedTranslationConfig(
     SGATranslationConfig,
 ):
     """Options of ``--task sga_translation``."""
+
+
+JOINED_DECODING_RULES = (
+    *DECODING_RULES,
+    *GRAPH_DECODING_RULES,
+    *MASK_PREDICT_DECODING_RULES,
+    *PREFIX_BEAM_RULES,
+    *RERANKING_RULES,
+)
 
 
 # ---- Model. ----
@@ -106,7 +124,8 @@ class SGA(SGAModel):
         check_slots_task(task, "sga")
         fill_missing(cfg, JoinedModelConfig)
         set_architecture(cfg, ARCHITECTURES["sga_tiny"])
-        check_model(cfg)
+        check_rules(cfg, (*MODEL_RULES, *LENGTH_RULES))
+        warn_by_rules(cfg, MODEL_WARNINGS, logger.warning)
         dictionary = task.source_dictionary
         blank = find_blank(cfg.ctc_blank, dictionary)
         if cfg.save_full_model and getattr(task, "from_checkpoint", False):
@@ -125,9 +144,9 @@ register_architectures("sga", ARCHITECTURES)
 
 # ---- Criterions. ----
 
-register_criterion("sga_ctc", dataclass=JoinedCTCConfig)(GlancingCriterion)
-register_criterion("sga_dag", dataclass=JoinedCTCConfig)(SGADAGCriterion)
-register_criterion("sga_mask_predict", dataclass=JoinedMaskPredictConfig)(SGAMaskPredictCriterion)
+register_criterion("sga_ctc", dataclass=SGACTCConfig)(SGACTCCriterion)
+register_criterion("sga_dag", dataclass=JoinedGraphConfig)(SGADAGCriterion)
+register_criterion("sga_mask_predict", dataclass=SGAMaskPredictConfig)(SGAMaskPredictCriterion)
 
 
 # ---- Decoding. ----

@@ -29,7 +29,7 @@ from fairseq_plugins.sga.mask_predict import (
     SGAMaskPredictGenerator,
 )
 from fairseq_plugins.sga.model import SGAModel
-from fairseq_plugins.sga.variants import JoinedCTCConfig, JoinedModelConfig
+from fairseq_plugins.sga.variants import JoinedGraphConfig, JoinedModelConfig
 from tests import builders
 from tests.learning import training
 
@@ -163,7 +163,7 @@ def test_a_graph_of_slots_learns_order_and_words(text, frozen):
     options = SGAConfig(prompt_length=16, ctc_upsample=2, lora_rank=2)
     model = GraphModel(frozen, options, builders.BOS, builders.MASK)
 
-    criterion = SGADAGCriterion(builders.task(), JoinedCTCConfig(sentence_avg=False, glancing="0.5"))
+    criterion = SGADAGCriterion(builders.task(), JoinedGraphConfig(sentence_avg=False, glancing="0.5"))
     losses = train_sga(model, criterion, batches(train), lr=2e-2)  # at 5e-2 the loss of a graph leaves its course
 
     assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:3])

@@ -79,7 +79,7 @@ DEFECTS = [
     ),
     Defect(
         "keys and values are exchanged",
-        "sga.units:SemanticProjection.forward",
+        "sga.model:SemanticProjection.forward",
         lambda f: lambda *x: f(*x)[::-1],
         FORWARD,
     ),

@@ -17,10 +17,9 @@ from ...common.options import (
     same_sides,
     set_architecture,
 )
-from ...common.slot_model import SlotModel, check_slots_task, find_blank
+from ...common.slot_model import SlotModel, Target, check_slots_task, find_blank
 from ...ops.ctc import linear_ctc_loss
 from ...ops.masks import lengths_to_padding_mask
-from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 
 
 @dataclass
@@ -126,15 +125,16 @@ class NATCTCModel(SlotModel):
         self,
         src_tokens: Tensor,
         src_lengths: Tensor,
-        targets: Tensor,
-        target_lengths: Tensor,
-        chunk_size: int = DEFAULT_CHUNK_SIZE,
+        target: Target,
         **_: Any,
     ) -> Tuple[Dict[str, Tensor], Dict[str, Tensor]]:
         """CTC loss of a batch; arguments and results are those of the SGA model, options of its denoiser are ignored."""
         slots = self.slot_lengths(src_lengths)
         hidden = self.align(self.encode(src_tokens), slots)
-        loss = linear_ctc_loss(hidden, *self.projection, targets, slots, target_lengths, self.blank, chunk_size)
+        weight, bias = self.projection
+        loss = linear_ctc_loss(
+            hidden, weight, bias, target.tokens, slots, target.lengths, self.blank, target.chunk_size
+        )
         return {"alignment": loss}, {"alignment": slots}
 
 

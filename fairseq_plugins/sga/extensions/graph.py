@@ -4,30 +4,30 @@ Source: Huang et al. 2022 (DA-Transformer); Shao et al. 2022 (Viterbi decoding).
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from ...common.frozen import Frozen
-from ...common.options import option
+from ...common.options import Rule, option
+from ...common.slot_model import Target
 from ...ops import dag
 from ...ops.ctc import BestPath, linear_best_path
 from ...ops.linear_alignment import label_log_probs
 from ...ops.masks import lengths_to_padding_mask, move
-from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE, accumulation_dtype
-from ..criterion import Labels
+from ...ops.vocab_scan import accumulation_dtype
+from ..criterion import SGACTCCriterion
 from ..decoding import Hypotheses, IterationOptions
 from ..free import TokenAlignmentModel
 from ..mask_predict import TokenGenerator
-from ..model import Corruption, Losses, Target
-from ..units import Guidance
-from .glancing import UNALIGNED, GlancingCriterion, GlancingModel, show_tokens
+from ..model import Corruption, Guidance, Losses
+from .glancing import UNALIGNED, GlancingSchedule, show_tokens
 
 COPIES = 2
 """Number of times that the denoiser reads each token: SGA section 4.4, "other generation tasks"."""
 
-FURTHEST = 64
+MAX_DISTANCE = 64
 """Distance between slots from which on all distances share a bias."""
 
 
@@ -42,6 +42,27 @@ class GraphDecodingOptions:
     )
 
 
+GRAPH_DECODING_RULES = (
+    Rule(
+        lambda o: o.dag_decoding is not None and o.alignment != "dag",
+        "--dag-decoding {dag_decoding}: this model was not trained with --alignment dag; leave it "
+        "out",
+    ),
+    Rule(
+        lambda o: o.dag_decoding not in (None, "lookahead", "greedy", "viterbi"),
+        "--dag-decoding {dag_decoding}: valid: lookahead, greedy, viterbi",
+    ),
+    Rule(
+        lambda o: o.alignment == "dag" and o.dag_decoding != "viterbi" and o.lenpen != 1.0,
+        "--lenpen {lenpen}: with --alignment dag it is read by --dag-decoding viterbi alone; "
+        "valid: 1",
+    ),
+)
+
+
+# ---- Model. ----
+
+
 class Transitions(nn.Module):
     """Softmax over the later slots of (W_q h)^T (W_k h) / sqrt(C), plus a bias for each distance.
 
@@ -53,7 +74,7 @@ class Transitions(nn.Module):
         super().__init__()
         self.query = nn.Linear(embed_dim, embed_dim)
         self.key = nn.Linear(embed_dim, embed_dim)
-        self.distance = nn.Parameter(torch.zeros(FURTHEST))
+        self.distance = nn.Parameter(torch.zeros(MAX_DISTANCE))
 
     def forward(self, hidden: Tensor, slots: Tensor) -> Tensor:
         """Compute log-probabilities of going from slot to slot, in float32 or float64.
@@ -72,7 +93,7 @@ class Transitions(nn.Module):
         query = self.query(hidden) * hidden.size(2) ** -0.5  # B T C
         scores = torch.matmul(query, self.key(hidden).transpose(1, 2)).to(dtype)  # B T T
         places = torch.arange(size, device=hidden.device)
-        distances = (places[None, :] - places[:, None] - 1).clamp(0, FURTHEST - 1)  # T T
+        distances = (places[None, :] - places[:, None] - 1).clamp(0, MAX_DISTANCE - 1)  # T T
         scores = scores + self.distance.to(dtype)[distances]
         allowed = dag.reachable(move(slots, hidden.device), size)
         # First a finite fill: rows without any later slot would be NaN in between.
@@ -80,80 +101,105 @@ class Transitions(nn.Module):
         return log_probs.masked_fill(~allowed, dag.IMPOSSIBLE)
 
 
-class GraphModel(TokenAlignmentModel, GlancingModel):
+class GraphStates(NamedTuple):
+    """Output of the alignment unit."""
+
+    hidden: Tensor  # (B, T, C), ready for the output projection
+    transitions: Tensor  # (B, T, T) log-probabilities of going from slot to slot
+
+
+class Glance(NamedTuple):
+    """Outcome of a first pass over slots that hold ``<mask>`` alone."""
+
+    tokens: Tensor  # (B, T) int64, contents of the slots for the second pass
+    path: BestPath  # best token of each slot
+    transitions: Tensor  # (B, T, T) log-probabilities of going from slot to slot
+
+
+class GraphModel(TokenAlignmentModel):
     """SGA whose alignment is a path through a graph of slots."""
 
     alignment = "dag"
     copies = COPIES
+    num_updates = 0
 
     def __init__(self, frozen: Frozen, cfg: Any, blank: int, mask: int):
         super().__init__(frozen, cfg, blank, mask)
         self.transitions = Transitions(self.masked_lm.sizes.embed_dim)
 
-    def align_graph(
-        self, guidance: Guidance, slots: Tensor, tokens: Optional[Tensor] = None
-    ) -> Tuple[Tensor, Tensor]:
-        """Run the alignment unit: states (B, T, C), and log-probabilities of transitions (B, T, T).
+    def set_num_updates(self, num_updates: int) -> None:
+        """Note the number of updates, which the criterion's schedule of glancing reads."""
+        super().set_num_updates(num_updates)
+        self.num_updates = num_updates
 
-        ``tokens`` (B, T) are the contents of the slots, ``<mask>`` everywhere when None.
+    def align_graph(self, guidance: Guidance, slots: Tensor, tokens: Tensor) -> GraphStates:
+        """Run the alignment unit.
+
+        Args:
+            slots: (B,) int64.
+            tokens: (B, T) int64, contents of the slots.
         """
-        tokens = self.blank_sentence(slots) if tokens is None else tokens
-        states = self.unit_states(tokens, slots, self.alignment_prompts, guidance)
-        return self.masked_lm.lm_head.transform(states), self.transitions(states, slots)
+        states = self.unit_states(tokens, slots, self.alignment_prompts, guidance)  # B T C
+        return GraphStates(
+            self.masked_lm.lm_head.transform(states), self.transitions(states, slots)
+        )
 
     def forward(
         self,
         src_tokens: Tensor,
         src_lengths: Tensor,
-        targets: Tensor,
-        target_lengths: Tensor,
-        chunk_size: int = DEFAULT_CHUNK_SIZE,
+        target: Target,
         corrupt: Optional[Corruption] = None,
         unroll: int = 1,
         glancing: float = 0.0,
     ) -> Losses:
         """Compute the losses of a batch: of the graph, and CTC of the denoised lookahead path.
 
-        The denoiser reads what the graph gives without a glance at the target, as in decoding. For
-        the arguments see :meth:`.glancing.GlancingModel.forward`.
+        The denoiser reads what the graph gives without a glance at the target, as in decoding.
+
+        Args:
+            glancing: ratio of :func:`.glancing.show_tokens`; 0 = no glance.
+
+        For the other arguments see :meth:`.model.SGAModel.forward`.
         """
-        target = Target(targets, target_lengths, chunk_size)
         guidance = self.encode(src_tokens)
         slots = self.slot_lengths(src_lengths)  # B
+        path: Optional[BestPath]
         if glancing:
-            tokens, path, links = self.glance_graph(guidance, slots, target, glancing)
-            loss = self.graph_loss(guidance, slots, target, tokens, want_best=False)[0]
+            glance = self.glance(guidance, slots, target, glancing)
+            states = self.align_graph(guidance, slots, glance.tokens)
+            loss, _ = self.graph_loss(states, slots, target, want_best=False)
+            path, transitions = glance.path, glance.transitions
         else:
-            loss, path, links = self.graph_loss(guidance, slots, target, None, self.has_denoiser)
+            states = self.align_graph(guidance, slots, self.blank_sentence(slots))
+            loss, path = self.graph_loss(states, slots, target, want_best=self.has_denoiser)
+            transitions = states.transitions
         if not self.has_denoiser:
             return {"alignment": loss}, {"alignment": slots}
-        visited = dag.lookahead(links.detach(), path.log_probs, move(slots, links.device))
+        assert path is not None
+        tokens, copies = self.read_lookahead(transitions.detach(), path, slots)
+        denoising = self.denoising_loss(tokens, copies, guidance, target, corrupt, unroll)
+        losses = {"alignment": loss, "denoising": denoising}
+        return losses, {"alignment": slots, "denoising": copies}
+
+    def read_lookahead(
+        self, transitions: Tensor, path: BestPath, slots: Tensor
+    ) -> Tuple[Tensor, Tensor]:
+        """Read the lookahead path: its tokens, each twice, (B, T), and how many these are, (B,)."""
+        visited = dag.lookahead(transitions, path.log_probs, move(slots, transitions.device))
         tokens, _, lengths = dag.read_path(path, visited, self.mask)
-        copied = self.denoiser_slots(lengths)  # B
-        denoising = self.denoising_loss(
-            self.duplicate(tokens), copied, guidance, target, corrupt, unroll
-        )
-        return {"alignment": loss, "denoising": denoising}, {
-            "alignment": slots,
-            "denoising": copied,
-        }
+        return self.duplicate(tokens), self.denoiser_slots(lengths)
 
     def graph_loss(
-        self,
-        guidance: Guidance,
-        slots: Tensor,
-        target: Target,
-        tokens: Optional[Tensor],
-        want_best: bool,
-    ) -> Tuple[Tensor, Any, Tensor]:
-        """Compute the loss (B,) in nats; also the best path if asked for, and the transitions."""
-        hidden, links = self.align_graph(guidance, slots, tokens)
+        self, states: GraphStates, slots: Tensor, target: Target, want_best: bool
+    ) -> Tuple[Tensor, Optional[BestPath]]:
+        """Compute the loss (B,) in nats, and the best token of each slot if wanted."""
         weight, bias = self.projection
-        loss, path = dag.linear_dag_with_best(
-            hidden,
+        return dag.linear_dag_with_best(
+            states.hidden,
             weight,
             bias,
-            links,
+            states.transitions,
             target.tokens,
             slots,
             target.lengths,
@@ -161,43 +207,38 @@ class GraphModel(TokenAlignmentModel, GlancingModel):
             target.chunk_size,
             want_best,
         )
-        return loss, path, links
 
     @torch.no_grad()
-    def glance_graph(
-        self, guidance: Guidance, slots: Tensor, target: Target, ratio: float
-    ) -> Tuple[Tensor, BestPath, Tensor]:
-        """Align the target in a pass without gradients, and show some of its tokens.
-
-        Returns:
-            Contents of the slots (B, T); the pass's best tokens and transitions.
-        """
-        aligned, path, links = self.aligned_path(guidance, slots, target)
-        tokens = show_tokens(aligned, path.tokens, self.blank_sentence(slots), ratio)
-        return tokens, path, links
+    def glance(self, guidance: Guidance, slots: Tensor, target: Target, ratio: float) -> Glance:
+        """Align the target in a pass without gradients, and show some of its tokens."""
+        masks = self.blank_sentence(slots)  # B T
+        states = self.align_graph(guidance, slots, masks)
+        aligned, path = self.aligned_tokens(states, slots, target)
+        tokens = show_tokens(aligned, path.tokens, masks, ratio)
+        return Glance(tokens, path, states.transitions)
 
     @torch.no_grad()
-    def aligned_path(
-        self, guidance: Guidance, slots: Tensor, target: Target
-    ) -> Tuple[Tensor, BestPath, Tensor]:
-        """Find the tokens (B, T) of the target's best path; also best tokens and transitions."""
-        hidden, links = self.align_graph(guidance, slots)
+    def aligned_tokens(
+        self, states: GraphStates, slots: Tensor, target: Target
+    ) -> Tuple[Tensor, BestPath]:
+        """Find the tokens (B, T) of the target's best path, and the best token of each slot."""
         weight, bias = self.projection
-        on_device, lengths = move(slots, hidden.device), move(target.lengths, hidden.device)
+        device = states.hidden.device
+        on_device, lengths = move(slots, device), move(target.lengths, device)
         outside = lengths_to_padding_mask(lengths, target.tokens.size(1))  # B U
         outside = outside | ~dag.alignable(on_device, lengths)[:, None]
         ids = target.tokens.masked_fill(outside, self.blank)
         log_probs, path = label_log_probs(
-            hidden, weight, bias, ids, slots, self.blank, target.chunk_size
+            states.hidden, weight, bias, ids, slots, self.blank, target.chunk_size
         )
-        places = dag.best_slots(log_probs, links, on_device, lengths)  # B U
+        places = dag.best_slots(log_probs, states.transitions, on_device, lengths)  # B U
         aligned = torch.full_like(path.tokens, UNALIGNED)
         # Labels outside go to the first slot, which emits nothing.
         places, ids = places.masked_fill(outside, 0), ids.masked_fill(outside, UNALIGNED)
-        return aligned.scatter(1, places, ids), path, links
+        return aligned.scatter(1, places, ids), path
 
 
-class SGADAGCriterion(GlancingCriterion):
+class SGADAGCriterion(SGACTCCriterion):
     """Total = minus the log-probability of the target over all paths of the graph + denoising CTC.
 
     The denoiser reads the tokens of the lookahead path (ids: detached), each twice, with the noise
@@ -210,15 +251,27 @@ class SGADAGCriterion(GlancingCriterion):
 
     alignment = "dag"
 
-    def alignable(self, name: str, labels: Labels, slots: Tensor, blank: int) -> Tensor:
+    def __init__(self, task: Any, cfg: Any):
+        super().__init__(task, cfg)
+        self.glancing = GlancingSchedule.parse(str(cfg.glancing))
+
+    def model_inputs(self, sga: Any, sample: Dict[str, Any], target: Target) -> Dict[str, Any]:
+        """Add the ratio of glancing at this update; validation does not glance."""
+        ratio = self.glancing.at(sga.num_updates) if sga.training else 0.0
+        return {**super().model_inputs(sga, sample, target), "glancing": ratio}
+
+    def alignable(self, name: str, target: Target, slots: Tensor, blank: int) -> Tensor:
         """Mark the targets with room: two slots more than tokens, for the alignment.
 
         Returns (B,) bool.
         """
         if name != "alignment":
-            return super().alignable(name, labels, slots, blank)
-        device = labels.tokens.device
-        return dag.alignable(move(slots, device), move(labels.lengths, device))
+            return super().alignable(name, target, slots, blank)
+        device = target.tokens.device
+        return dag.alignable(move(slots, device), move(target.lengths, device))
+
+
+# ---- Decoding. ----
 
 
 class GraphOptions(NamedTuple):
@@ -231,10 +284,11 @@ class GraphOptions(NamedTuple):
 class SGADAGGenerator(TokenGenerator):
     """A path of the graph, then the denoiser; with the interface of fairseq's generators.
 
-    greedy: from slot to the likeliest next slot. lookahead: to the slot with the best link times
-    token. viterbi: the likeliest path with its tokens, divided by the number of tokens to the power
-    of ``--lenpen``. Of equal neighbours one token stays. The tokens are duplicated and denoised as
-    after mask-predict; with ``--iter-decode-max-iter 0`` or without a denoiser they are the result.
+    greedy: from slot to the likeliest next slot. lookahead: to the slot with the best transition
+    times token. viterbi: the likeliest path with its tokens, divided by the number of tokens to the
+    power of ``--lenpen``. Of equal neighbours one token stays. The tokens are duplicated and
+    denoised as after mask-predict; with ``--iter-decode-max-iter 0`` or without a denoiser they are
+    the result.
     """
 
     def __init__(self, tgt_dict: Any, options: IterationOptions, graph: GraphOptions):
@@ -245,15 +299,18 @@ class SGADAGGenerator(TokenGenerator):
         """Generate for a batch: one hypothesis per sentence."""
         guidance = model.encode(src_tokens)
         slots = model.slot_lengths(src_lengths)  # B
-        hidden, links = model.align_graph(guidance, slots)
+        states = model.align_graph(guidance, slots, model.blank_sentence(slots))
         weight, bias = model.projection
-        best = linear_best_path(hidden, weight, bias, slots, model.blank)
-        on_device = move(slots, links.device)
-        if self.graph.path == "viterbi":
-            visited = dag.viterbi(links, best.log_probs, on_device, self.graph.length_penalty)
-        else:
-            token_weight = {"greedy": 0.0, "lookahead": 1.0}[self.graph.path]
-            visited = dag.lookahead(links, best.log_probs, on_device, weight=token_weight)
+        best = linear_best_path(states.hidden, weight, bias, slots, model.blank)
+        visited = self.find_path(states.transitions, best.log_probs, slots)
         filler = model.mask if self.runs_denoiser(model) else self.eos
         tokens, log_probs, lengths = dag.read_path(best, visited, filler)
         return self.finish(model, guidance, BestPath(tokens, tokens, log_probs), lengths)
+
+    def find_path(self, transitions: Tensor, token_log_probs: Tensor, slots: Tensor) -> Tensor:
+        """Mark the slots of each sentence's path, (B, T) bool."""
+        slots = move(slots, transitions.device)
+        if self.graph.path == "viterbi":
+            return dag.viterbi(transitions, token_log_probs, slots, self.graph.length_penalty)
+        token_weight = 1.0 if self.graph.path == "lookahead" else 0.0
+        return dag.lookahead(transitions, token_log_probs, slots, weight=token_weight)

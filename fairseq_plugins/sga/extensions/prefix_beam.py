@@ -8,6 +8,7 @@ end with its last label.
 Source: Graves 2008, section 7.5; Hannun et al. 2014, algorithm 1.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
@@ -15,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...common.options import option
+from ...common.options import Rule, option
 from ...ops.ctc import BestPath
 from ...ops.masks import Places, move, spread
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE, exact_logits, scan_top
@@ -48,6 +49,45 @@ class PrefixBeamOptions:
         "decoding: bonus (in nats) that --iter-decode-ctc-beam adds to the score for each token; "
         "positive values lengthen the output. Refused without a beam",
     )
+
+
+PREFIX_BEAM_RULES = (
+    Rule(
+        lambda o: o.alignment != "ctc" and o.iter_decode_ctc_beam > 0,
+        "--iter-decode-ctc-beam {iter_decode_ctc_beam}: this model was trained with --alignment "
+        "{alignment}; valid: 0",
+    ),
+    Rule(
+        lambda o: o.iter_decode_ctc_candidates is not None and o.iter_decode_ctc_beam == 0,
+        "--iter-decode-ctc-candidates {iter_decode_ctc_candidates}: nothing is searched without "
+        "--iter-decode-ctc-beam of at least 1; got 0",
+    ),
+    Rule(
+        lambda o: o.iter_decode_ctc_bonus and o.iter_decode_ctc_beam == 0,
+        "--iter-decode-ctc-bonus {iter_decode_ctc_bonus}: nothing is searched without "
+        "--iter-decode-ctc-beam of at least 1; got 0",
+    ),
+    Rule(
+        lambda o: not math.isfinite(o.iter_decode_ctc_bonus),
+        "--iter-decode-ctc-bonus must be a finite number of nats per token; got "
+        "{iter_decode_ctc_bonus}",
+    ),
+    Rule(
+        lambda o: o.iter_decode_ctc_beam < 0,
+        "--iter-decode-ctc-beam must be 0 (best path) or more; got {iter_decode_ctc_beam}",
+    ),
+    Rule(
+        lambda o: o.iter_decode_ctc_candidates is not None and o.iter_decode_ctc_candidates < 1,
+        "--iter-decode-ctc-candidates must be at least 1 token per slot; got "
+        "{iter_decode_ctc_candidates}",
+    ),
+    Rule(
+        lambda o: not 1 <= o.nbest <= o.most_hypotheses,
+        "--nbest must lie in [1, {most_hypotheses}] with --iter-decode-ctc-beam "
+        "{iter_decode_ctc_beam} (0: the best path is one hypothesis; fairseq's --beam has no "
+        "meaning here); got {nbest}",
+    ),
+)
 
 
 class BeamOptions(NamedTuple):
@@ -148,21 +188,21 @@ def _step(
     stays = torch.logaddexp(stays_blank, stays_label)  # B N
     scores, choice = torch.cat([stays, grown.flatten(1)], dim=1).topk(size, dim=1)  # B N
     grows = choice >= size
-    parent = torch.where(grows, (choice - size).div(count, rounding_mode="floor"), choice)
-    label = tokens.gather(1, (choice - size).clamp(min=0) % count)
+    growth = (choice - size).clamp(min=0)  # number of a grown prefix: parent x K + candidate
+    parent = torch.where(grows, growth.div(count, rounding_mode="floor"), choice)
+    label = tokens.gather(1, growth % count)
     labels = beam.labels.gather(1, parent[:, :, None].expand(-1, -1, beam.labels.size(2)))
     lengths = beam.lengths.gather(1, parent)
-    place = lengths.clamp(max=labels.size(2) - 1)[
-        :, :, None
-    ]  # a prefix as long as the slots cannot grow
+    # A prefix as long as the slots cannot grow.
+    place = lengths.clamp(max=labels.size(2) - 1)[:, :, None]
     added = torch.where(grows[:, :, None], label[:, :, None], labels.gather(2, place))
     labels = labels.scatter(2, place, added)
     # An impossible entry must not look like a prefix that others grow into: they would be merged
     # with it.
-    dead = scores == IMPOSSIBLE
+    is_impossible = scores == IMPOSSIBLE
     return _Prefixes(
         labels,
-        (lengths + grows).masked_fill(dead, 0),
+        (lengths + grows).masked_fill(is_impossible, 0),
         stays_blank.gather(1, parent).masked_fill(grows, IMPOSSIBLE),
         torch.where(grows, scores, stays_label.gather(1, parent)),
     )
@@ -178,20 +218,17 @@ def _merge(beam: _Prefixes, grown: Tensor, repeats: Tensor) -> Tuple[Tensor, Ten
     Returns:
         ``grown`` without those, and the score (B, N) that each prefix of the beam gains from them.
     """
-    size = beam.lengths.size(1)
-    behind = (
-        torch.arange(beam.labels.size(2), device=grown.device) >= (beam.lengths - 1)[:, :, None]
-    )
-    shorter = beam.labels.masked_fill(behind, NO_LABEL)
-    # Prefix j is prefix i and one label. (B, N, N)
-    child = (beam.labels[:, :, None, :] == shorter[:, None, :, :]).all(dim=3) & (beam.lengths > 0)[
-        :, None, :
-    ]
-    child &= (beam.lengths[:, :, None] + 1) == beam.lengths[:, None, :]
-    child &= repeats.any(dim=2)[:, None, :]
-    column = repeats.int().argmax(dim=2)[:, None, :].expand(-1, size, -1)  # of the last label of j
-    merged = grown.gather(2, column).masked_fill(~child, IMPOSSIBLE).amax(dim=1)
-    is_merged = torch.matmul(child.to(grown.dtype), repeats.to(grown.dtype)) > 0
+    labels, lengths = beam.labels, beam.lengths
+    size = lengths.size(1)
+    places = torch.arange(labels.size(2), device=grown.device)
+    without_last = labels.masked_fill(places >= (lengths - 1)[:, :, None], NO_LABEL)  # B N T
+    # is_child[i, j]: prefix j is prefix i and one more label, which is a candidate. (B, N, N)
+    is_child = (labels[:, :, None, :] == without_last[:, None, :, :]).all(dim=3)
+    is_child &= lengths[:, :, None] + 1 == lengths[:, None, :]
+    is_child &= repeats.any(dim=2)[:, None, :]
+    last = repeats.int().argmax(dim=2)[:, None, :].expand(-1, size, -1)  # candidate that ends j
+    merged = grown.gather(2, last).masked_fill(~is_child, IMPOSSIBLE).amax(dim=1)
+    is_merged = torch.matmul(is_child.to(grown.dtype), repeats.to(grown.dtype)) > 0
     return grown.masked_fill(is_merged, IMPOSSIBLE), merged
 
 

@@ -13,12 +13,10 @@ from fairseq.models.nat import FairseqNATModel
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor
 
-from ...common.options import option
+from ...common.options import Rule, in_range, option
+from ..decoding import Hypotheses
 
 logger = logging.getLogger(__name__)
-
-Hypotheses = List[List[Dict[str, Any]]]
-"""Hypotheses of each sentence, with ``tokens`` and ``score``."""
 
 
 @dataclass
@@ -38,14 +36,39 @@ class RerankingOptions:
     )
 
 
+RERANKING_RULES = (
+    Rule(
+        lambda o: o.alignment != "ctc" and o.rerank_at,
+        "--rerank-at {rerank_at}: it chooses among n-best lists of CTC; this model was trained "
+        "with --alignment {alignment} and has none",
+    ),
+    in_range("rerank_at_weight", "[0, 1]"),
+    Rule(
+        lambda o: o.rerank_at_weight is not None and not o.rerank_at,
+        "--rerank-at-weight {rerank_at_weight}: nothing is reranked without --rerank-at CHECKPOINT",
+    ),
+    Rule(
+        lambda o: o.rerank_at and o.iter_decode_ctc_beam < 2,
+        "--rerank-at chooses among outputs: needs --iter-decode-ctc-beam of at least 2; got "
+        "{iter_decode_ctc_beam}",
+    ),
+)
+
+
 class RerankOptions(NamedTuple):
     """Settings that combine the scores of two models."""
 
     path: str  # --rerank-at; several checkpoints joined by ":" for their mean probability
-    weight: float = (
-        0.5  # --rerank-at-weight, in [0, 1]; 0 = CTC's score alone, 1 = the other model's alone
-    )
+    weight: float = 0.5  # --rerank-at-weight, share of the autoregressive score, in [0, 1]
     length_penalty: float = 1.0  # --lenpen, exponent of the length that the sum is divided by
+
+
+class Ensemble(NamedTuple):
+    """Models of one training, as fairseq loads them."""
+
+    models: List[Any]
+    cfg: Any
+    task: Any
 
 
 class ATReranker:
@@ -102,17 +125,17 @@ class ATReranker:
                     f"--rerank-at {path}: no such file; valid: a checkpoint of an autoregressive "
                     "model"
                 )
-        models, cfg, task = load_autoregressive(paths, options.path, data)
+        ensemble = load_autoregressive(paths, options.path, data)
         for side, language in zip(("source", "target"), languages):
-            trained = getattr(cfg.task, f"{side}_lang", None)
+            trained = getattr(ensemble.cfg.task, f"{side}_lang", None)
             if language and trained and trained != language:
                 difference = (
                     f"that model was trained with --{side}-lang {trained}, it scores {language}"
                 )
                 logger.warning("--rerank-at %s: %s", options.path, difference)
-        count = len(models)
+        count = len(ensemble.models)
         logger.info("--rerank-at %s: %d model(s), weight %g", options.path, count, options.weight)
-        return cls(models, task, dictionary, options)
+        return cls(ensemble.models, ensemble.task, dictionary, options)
 
     @torch.no_grad()
     def rescore(self, sources: Tensor, sentences: Hypotheses) -> Hypotheses:
@@ -147,10 +170,9 @@ class ATReranker:
 
     def _combine(self, hypothesis: Dict[str, Any], at_score: Tensor) -> None:
         weight, tokens = self.options.weight, hypothesis["tokens"]
-        length = 1 + int(tokens.ne(self.dictionary.eos()).sum())
-        weighted_sum = (1.0 - weight) * hypothesis["score"] + weight * at_score.to(
-            hypothesis["score"]
-        )
+        length = 1 + int(tokens.ne(self.dictionary.eos()).sum())  # </s> counted
+        ctc_score = hypothesis["score"]
+        weighted_sum = (1.0 - weight) * ctc_score + weight * at_score.to(ctc_score)
         score = weighted_sum / length**self.options.length_penalty
         shares = (score / len(tokens)).repeat(len(tokens))
         hypothesis.update(at_score=at_score, score=score, positional_scores=shares)
@@ -194,12 +216,10 @@ class ATReranker:
                 )
 
 
-def load_autoregressive(
-    paths: List[str], option: str, data: Optional[str]
-) -> Tuple[List[Any], Any, Any]:
-    """Load models, configuration and task; with ``data``'s dictionaries if the others are gone."""
+def load_autoregressive(paths: List[str], option: str, data: Optional[str]) -> Ensemble:
+    """Load the models, with the dictionaries of ``data`` if those of their training are gone."""
     try:
-        return checkpoint_utils.load_model_ensemble_and_task(paths)
+        return Ensemble(*checkpoint_utils.load_model_ensemble_and_task(paths))
     except FileNotFoundError as error:
         missing = error
     explanation = "its dictionaries are read from the data-bin that it was trained on"
@@ -212,7 +232,8 @@ def load_autoregressive(
         data,
     )
     try:
-        return checkpoint_utils.load_model_ensemble_and_task(paths, arg_overrides={"data": data})
+        overrides = {"data": data}
+        return Ensemble(*checkpoint_utils.load_model_ensemble_and_task(paths, overrides))
     except (OSError, RuntimeError, ValueError) as error:
         raise ValueError(
             f"--rerank-at {option}: {missing}; {explanation}, and those of {data} do not fit: "

@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.compat.retired_options import RETIRED, setup_task
-from fairseq_plugins.sga.extensions.glancing import GlancingCriterion
+from fairseq_plugins.sga.criterion import SGACTCCriterion
 from fairseq_plugins.sga.variants import JoinedTranslationConfig
 from tests import builders
 
@@ -32,5 +32,6 @@ def test_a_task_is_set_up_without_them():
 
 
 def test_a_criterion_is_built_without_them():
-    criterion = builders.task().build_criterion(stored(_name="sga_ctc", denoise_start=750, denoise_noise=0.1))
-    assert isinstance(criterion, GlancingCriterion) and criterion.cfg.denoise_noise == 0.1
+    options = {"_name": "sga_ctc", "denoise_start": 750, "glancing": "0.5", "denoise_noise": 0.1}
+    criterion = builders.task().build_criterion(stored(**options))
+    assert isinstance(criterion, SGACTCCriterion) and criterion.cfg.denoise_noise == 0.1

@@ -1,6 +1,5 @@
 """CTC over a chunked projection against torch's ctc_loss and argmax over materialised logits; memory."""
 
-import itertools
 from collections import namedtuple
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_plugins.ops import ctc
 from fairseq_plugins.ops.ctc import linear_best_path, linear_ctc_loss, linear_ctc_with_best
 from fairseq_plugins.ops.vocab_scan import TOKEN_BLOCK
 
@@ -197,24 +195,3 @@ def test_training_never_holds_a_tensor_of_slots_times_vocabulary(trained):
     # 70 real slots x 37 columns = 2,590 logits; 80 x 37 when padding is computed as well; V x C = 4,096 weights.
     assert max(forward.largest(), backward.largest()) <= 4096
     assert any(37 in shape or 1024 in shape for shape in backward.shapes) == trained
-
-
-@pytest.mark.parametrize("seed", range(5))
-@torch.no_grad()
-def test_best_alignment_is_the_best_of_all(seed):
-    """Against every row of blanks and labels that collapses to the labels; repeats need a blank between them."""
-    targets, lengths, slots = torch.tensor([[3, 3], [4, 2], [2, 0], [0, 0]]), [2, 2, 1, 0], [5, 3, 4, 2]
-    ids, columns = ctc.label_columns(targets, torch.tensor(lengths), 0)
-    log_probs = 3 * normal(4, 5, 3, seed=seed)
-    for row in range(4):  # the same label is one column in CTC, the first that has it
-        log_probs[row] = log_probs[row][:, (ids[row][:, None] == ids[row][None]).int().argmax(1)]
-    found = ctc.best_alignment(log_probs, columns, torch.tensor(slots), torch.tensor(lengths))
-    for row, (size, length) in enumerate(zip(slots, lengths)):
-        wanted = columns[row, :length].tolist()
-        every = [
-            way
-            for way in itertools.product(sorted({0, *wanted}), repeat=size)
-            if [a for a, b in zip(way, (None, *way)) if a != b and a] == wanted
-        ]
-        best = max(every, key=lambda way: sum(float(log_probs[row, t, c]) for t, c in enumerate(way)))
-        assert tuple(found[row, :size].tolist()) == best

@@ -5,8 +5,8 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from fairseq_plugins.sga.config import check_model
-from fairseq_plugins.sga.free import length_nll
+from fairseq_plugins.common.options import check_rules
+from fairseq_plugins.sga.free import LENGTH_RULES, length_nll
 from fairseq_plugins.sga.variants import JoinedModelConfig
 from tests import builders
 
@@ -31,7 +31,7 @@ def test_a_length_predictor_that_was_trained_to_read_something_else_is_refused(t
     with pytest.raises(ValueError, match=f"--length-from {given}: .* --length-from {trained}; valid: {trained}"):
         _model(length_from=given).load_state_dict(state)
     with pytest.raises(ValueError, match="--length-from bos: only a model with --alignment mask_predict"):
-        check_model(JoinedModelConfig(prompt_length=3, length_from="bos"))
+        check_rules(JoinedModelConfig(prompt_length=3, length_from="bos"), LENGTH_RULES)
     same = _model(length_from=trained, seed=9)
     same.load_state_dict(state)
     tokens = builders.source_rows([6])[0][None]

@@ -93,7 +93,7 @@ def test_wrong_decoding_options_are_named():
         ("dag", {}, {"lenpen": 2.0}, "--lenpen 2.0: .* viterbi alone; valid: 1"),
         ("dag", {"length_beam": 2}, {}, "--length-beam 2: this model has --alignment dag"),
         ("ctc", {"dag_decoding": "greedy"}, {}, "--dag-decoding greedy: .* not trained with --alignment dag"),
-        ("ctc", {}, {"retain_dropout": True}, "--retain-dropout: GlancingModel has no dropout that could be kept"),
+        ("ctc", {}, {"retain_dropout": True}, "--retain-dropout: SGAModel has no dropout that could be kept"),
     ):
         models = [builders.sga_model(alignment=alignment)] if alignment else []
         with pytest.raises(ValueError, match=message):

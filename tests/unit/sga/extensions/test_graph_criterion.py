@@ -1,18 +1,16 @@
-"""sga_dag: targets without room, and glancing of both criterions; losses: test_graph_losses.py."""
+"""sga_dag: targets without room, and glancing; losses: test_graph_losses.py."""
 
 import pytest
 import torch
 
-from fairseq_plugins.models.baselines import NATCTCConfig, NATCTCModel
-from fairseq_plugins.sga.extensions.glancing import GlancingCriterion, GlancingSchedule
+from fairseq_plugins.sga.extensions.glancing import GlancingSchedule
 from fairseq_plugins.sga.extensions.graph import SGADAGCriterion
-from fairseq_plugins.sga.mask_predict import SGAMaskPredictCriterion
-from fairseq_plugins.sga.variants import JoinedCTCConfig, JoinedMaskPredictConfig
+from fairseq_plugins.sga.variants import JoinedGraphConfig
 from tests import builders
 
 
-def criterion(kind=SGADAGCriterion, **options):
-    return kind(builders.task(), JoinedCTCConfig(**{"sentence_avg": False, **options}))
+def criterion(**options):
+    return SGADAGCriterion(builders.task(), JoinedGraphConfig(**{"sentence_avg": False, **options}))
 
 
 def test_targets_without_room_count_and_cost_nothing(device):
@@ -39,21 +37,23 @@ def test_a_path_too_short_for_the_denoiser_counts(monkeypatch):
     assert int(logged["unalignable"]) == 1
 
 
-@pytest.mark.parametrize(("kind", "alignment"), [(SGADAGCriterion, "dag"), (GlancingCriterion, "ctc")])
-def test_glancing_follows_its_schedule_in_training_alone(kind, alignment, monkeypatch):
-    model, sample, seen = builders.sga_model(alignment=alignment), builders.sample(), []
+def test_glancing_follows_its_schedule_in_training_alone(monkeypatch):
+    model, sample, ratios = builders.sga_model(alignment="dag"), builders.sample(), []
     original = type(model).forward
-    monkeypatch.setattr(
-        type(model), "forward", lambda self, **given: seen.append(given.get("glancing")) or original(self, **given)
-    )
-    loss = criterion(kind, glancing="0.5:0.1@100")
+
+    def forward(self, **inputs):
+        ratios.append(inputs["glancing"])
+        return original(self, **inputs)
+
+    monkeypatch.setattr(type(model), "forward", forward)
+    loss = criterion(glancing="0.5:0.1@100")
     for update in (0, 50, 100, 999):
         model.train()
         model.set_num_updates(update)
         loss(model, sample)
     model.eval()
     loss(model, sample)
-    assert seen == [pytest.approx(ratio) for ratio in (0.5, 0.3, 0.1, 0.1)] + [None]
+    assert ratios == [pytest.approx(ratio) for ratio in (0.5, 0.3, 0.1, 0.1, 0.0)]
 
 
 @pytest.mark.cases(
@@ -72,13 +72,6 @@ def test_wrong_schedules_are_named(text):
         GlancingSchedule.parse(text)
 
 
-def test_glancing_is_refused_where_nothing_reads_it():
-    cfg = JoinedMaskPredictConfig(sentence_avg=False, glancing="0.3")
-    with pytest.raises(ValueError, match="--glancing 0.3: mask-predict .*valid with it: 0"):
-        SGAMaskPredictCriterion.build_criterion(cfg, builders.task())
-    sizes = {"encoder_layers": 1, "decoder_layers": 1, "embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2}
-    nat = NATCTCModel.build_model(NATCTCConfig(**sizes), builders.task()).train()
-    with pytest.raises(ValueError, match="--glancing 0.3: valid for NATCTCModel: 0"):
-        criterion(GlancingCriterion, glancing="0.3")(nat, builders.sample())
+def test_a_model_without_a_graph_is_refused():
     with pytest.raises(ValueError, match="--criterion sga_dag trains models with --alignment dag.* sga_ctc"):
         criterion()(builders.sga_model(), builders.sample())

@@ -1,17 +1,16 @@
 """SGA with a graph of slots, and glancing: losses from their parts, and what the slots show."""
 
-import pytest
 import torch
 
+from fairseq_plugins.common.slot_model import Target
 from fairseq_plugins.ops import ctc, dag
-from fairseq_plugins.sga.model import Target
 from tests import builders
 
 LENGTHS = torch.tensor(builders.TARGETS)
 
 
-def model_of(alignment="dag", **options):
-    return builders.sga_model(alignment=alignment, ctc_upsample=3, **options)
+def model_of(**options):
+    return builders.sga_model(alignment="dag", ctc_upsample=3, **options)
 
 
 def inputs(sample):
@@ -23,7 +22,7 @@ def test_losses_are_those_of_the_graph_and_of_its_denoised_path():
     source, lengths, targets = inputs(sample)
     losses = builders.forward_losses(model, sample)
     guidance, slots = model.encode(source), 3 * lengths
-    hidden, links = model.align_graph(guidance, slots)
+    hidden, links = graph_states(model, sample)
     logits = torch.nn.functional.linear(hidden, *model.projection)
     plain = dag.linear_dag_with_best(
         logits, torch.eye(builders.VOCAB), None, links, targets, slots, LENGTHS, builders.BOS
@@ -49,42 +48,35 @@ def test_every_trained_part_learns():
     )
 
 
-def aligned_tokens(model, sample):
-    """(B, T), the token of each slot in the best alignment, -1 where it has none; and the best path."""
-    source, lengths, targets = inputs(sample)
-    find = model.aligned_path if model.alignment == "dag" else model.aligned_tokens
-    return find(model.encode(source), 3 * lengths, Target(targets, LENGTHS, 64))[:2]
+def graph_states(model, sample, tokens=None):
+    source, lengths, _ = inputs(sample)
+    slots = 3 * lengths
+    tokens = model.blank_sentence(slots) if tokens is None else tokens
+    return model.align_graph(model.encode(source), slots, tokens)
 
 
 def glanced_tokens(model, sample, ratio):
     """(B, T), what the alignment unit reads."""
     source, lengths, targets = inputs(sample)
-    glance = model.glance_graph if model.alignment == "dag" else model.glance
-    return glance(model.encode(source), 3 * lengths, Target(targets, LENGTHS, 64), ratio)[0]
+    return model.glance(model.encode(source), 3 * lengths, Target(targets, LENGTHS, 64), ratio).tokens
 
 
-@pytest.mark.parametrize("alignment", ["ctc", "dag"])
-def test_glancing_shows_tokens_of_the_best_alignment(alignment):
-    model, sample = model_of(alignment), builders.sample()
+def test_glancing_shows_tokens_of_the_best_path():
+    model, sample = model_of(), builders.sample()
     _, lengths, targets = inputs(sample)
-    aligned, path = aligned_tokens(model, sample)
+    target = Target(targets, LENGTHS, 64)
+    aligned, path = model.aligned_tokens(graph_states(model, sample), 3 * lengths, target)
     for row, length in enumerate(LENGTHS.tolist()):
-        size = 3 * int(lengths[row])
-        kept = aligned[row][aligned[row] >= 0]
-        wanted = targets[row, :length].tolist()
-        if alignment == "dag":
-            assert kept.tolist() == wanted and int(aligned[row, 0]) == int(aligned[row, size - 1]) == -1
-        else:
-            assert len(kept) == size
-            collapsed, _ = ctc.collapse(kept[None], torch.tensor([size]), model.blank)
-            assert collapsed[0].tolist() == wanted
+        last = 3 * int(lengths[row]) - 1
+        assert aligned[row][aligned[row] >= 0].tolist() == targets[row, :length].tolist()
+        assert int(aligned[row, 0]) == int(aligned[row, last]) == -1
     torch.manual_seed(1)
     shown = torch.stack([glanced_tokens(model, sample, 0.5) for _ in range(400)])
     hidden = shown == model.mask
     assert torch.equal(shown[~hidden], aligned.expand_as(shown)[~hidden])
-    some = aligned >= 0
-    wrong = (some & (path.tokens != aligned)).sum(1) / some.sum(1)
-    shares = (~hidden).sum(2).float().mean(0) / some.sum(1)
+    is_aligned = aligned >= 0
+    wrong = (is_aligned & (path.tokens != aligned)).sum(1) / is_aligned.sum(1)
+    shares = (~hidden).sum(2).float().mean(0) / is_aligned.sum(1)
     torch.testing.assert_close(shares, 0.5 * wrong, rtol=0, atol=0.05)
 
 
@@ -94,19 +86,17 @@ def test_glanced_slots_are_what_the_alignment_unit_reads():
     torch.manual_seed(3)
     found = builders.forward_losses(model, sample, glancing=1.0)["alignment"]
     torch.manual_seed(3)
-    guidance = model.encode(sample["net_input"]["src_tokens"])
     seen = glanced_tokens(model, sample, 1.0)
     assert bool((seen != model.mask).any())
-    hidden, links = model.align_graph(guidance, 3 * lengths, seen)
+    hidden, links = graph_states(model, sample, seen)
     expected, _ = dag.linear_dag_with_best(hidden, *model.projection, links, targets, 3 * lengths, LENGTHS, model.blank)
     torch.testing.assert_close(found, expected)
     plain = builders.forward_losses(model, sample)["alignment"]
     assert float((found - plain).detach().abs().max()) > 1e-2
 
 
-@pytest.mark.parametrize("alignment", ["ctc", "dag"])
-def test_the_denoiser_reads_what_decoding_would_give_it(alignment, monkeypatch):
-    model, sample, read = model_of(alignment), builders.sample(), []
+def test_the_denoiser_reads_what_decoding_would_give_it(monkeypatch):
+    model, sample, read = model_of(), builders.sample(), []
     original = type(model).denoise
     monkeypatch.setattr(type(model), "denoise", lambda self, *given: read.append(given[0]) or original(self, *given))
     plain, glanced = (builders.forward_losses(model, sample, glancing=share)["alignment"] for share in (0.0, 1.0))

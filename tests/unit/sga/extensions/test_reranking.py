@@ -115,7 +115,7 @@ def test_what_is_refused():
         (lambda: ATReranker.read(RerankOptions("nowhere.pt"), own), "--rerank-at nowhere.pt: no such file"),
         (
             lambda: ATReranker([builders.sga_model()], builders.task(), own, RerankOptions("sga.pt")),
-            "GlancingModel does not",
+            "SGAModel does not",
         ),
         (lambda: short.rescore(builders.pad(SOURCES[1:2]), hypotheses()[2:]), "a source of 8 tokens is longer than"),
         (lambda: check_dictionary("at.pt", own, at_dictionary(range(24))), "28 entries, that of the hypotheses 29"),

@@ -14,7 +14,7 @@ WIDTH, SLOTS = 8, [6, 4]
 @pytest.mark.parametrize("furthest", [64, 3])
 @torch.no_grad()
 def test_links_are_a_softmax_over_later_slots(furthest, monkeypatch):
-    monkeypatch.setattr(graph, "FURTHEST", furthest)
+    monkeypatch.setattr(graph, "MAX_DISTANCE", furthest)
     module = graph.Transitions(WIDTH)
     builders.randomise(module, seed=1)
     hidden = builders.drawing(2)(len(SLOTS), max(SLOTS), WIDTH)
