@@ -5,37 +5,50 @@ from typing import NamedTuple
 import numpy as np
 
 MASKED, RANDOM = 0.8, 0.1
-"""Shares of the predicted tokens that become ``<mask>`` and that become a random piece; the others stay."""
+"""Shares of the predicted tokens that become ``<mask>``, or a random piece; the rest stays."""
 
 
 class Replacements(NamedTuple):
-    """Ids that masking may write: ``<mask>``, and pieces from ``first_piece`` to before ``end_piece``, of which it is none."""
+    """Ids that masking may write."""
 
-    mask: int
+    mask: int  # ``<mask>``, none of the pieces
     first_piece: int
-    end_piece: int
+    end_piece: int  # one behind the last piece
 
 
 def choose_tokens(maskable: np.ndarray, ratio: float, rng: np.random.Generator) -> np.ndarray:
-    """Draw the tokens that are predicted among those that are ``maskable`` (S,) bool, True = no special symbol.
+    """Draw the tokens that are predicted.
 
-    At least one where anything is maskable; a fraction of a token is drawn or not such that the share holds in expectation.
+    At least one is drawn if any is maskable. The number is rounded at random, so that the share
+    holds in expectation.
+
+    Args:
+        maskable: (S,) bool, True = no special symbol.
+        ratio: share of the maskable tokens, in (0, 1].
+
+    Returns:
+        (S,) bool, True = is predicted.
     """
     candidates = np.flatnonzero(maskable)
     count = min(len(candidates), max(1, int(ratio * len(candidates) + rng.random())))
-    chosen = np.zeros(len(maskable), dtype=bool)
-    chosen[rng.permutation(candidates)[:count]] = True
-    return chosen
+    predicted = np.zeros(len(maskable), dtype=bool)
+    predicted[rng.permutation(candidates)[:count]] = True
+    return predicted
 
 
 def replace_tokens(
-    tokens: np.ndarray, chosen: np.ndarray, replacements: Replacements, rng: np.random.Generator
+    tokens: np.ndarray, predicted: np.ndarray, replacements: Replacements, rng: np.random.Generator
 ) -> np.ndarray:
-    """Replace 80 % of the ``chosen`` (S,) tokens (S,) by ``<mask>`` and 10 % by a random piece; 10 % stay.
+    """Replace 80 % of the ``predicted`` tokens by ``<mask>`` and 10 % by a random piece; 10 % stay.
+
+    Args:
+        tokens: (S,) ids.
+        predicted: (S,) bool, True = is predicted.
 
     Source: Devlin et al. 2019, section 3.1 (task 1).
     """
     draw = rng.random(len(tokens))
     random_piece = rng.integers(replacements.first_piece, replacements.end_piece, len(tokens))
-    noisy = np.where(draw < MASKED, replacements.mask, np.where(draw < MASKED + RANDOM, random_piece, tokens))
-    return np.where(chosen, noisy, tokens)
+    noisy = np.where(draw < MASKED + RANDOM, random_piece, tokens)
+    noisy = np.where(draw < MASKED, replacements.mask, noisy)
+    return np.where(predicted, noisy, tokens)

@@ -33,7 +33,9 @@ class Hsic(NamedTuple):
 class Cka(NamedTuple):
     """CKA of a pair, and the same after each random permutation of the rows of one side."""
 
-    biased: float  # in [0, 1]; tends to 1 where N is not larger than the widths, whatever the vectors
+    biased: (
+        float  # in [0, 1]; tends to 1 where N is not larger than the widths, whatever the vectors
+    )
     unbiased: float  # in [-1, 1]; about 0 for independent sides
     floor_biased: Tuple[float, ...] = ()  # of each permutation
     floor_unbiased: Tuple[float, ...] = ()
@@ -50,7 +52,9 @@ def hsic_from_sums(count: int, cross: float, trace_x: float, trace_y: float, nor
 
     Source: Song et al. 2012 (HSIC_1); Nguyen et al. 2021, section 3.
     """
-    inner = cross - norms + trace_x * trace_y / ((count - 1) * (count - 2)) - 2 * norms / (count - 2)
+    inner = (
+        cross - norms + trace_x * trace_y / ((count - 1) * (count - 2)) - 2 * norms / (count - 2)
+    )
     return Hsic(cross, inner / (count * (count - 3)))
 
 
@@ -75,7 +79,9 @@ class CrossMoments:
         _check_rows(len(x), len(y))
         sides = [side if side.dtype == torch.float64 else side.float() for side in (x, y)]
         if not self._references:
-            self._references = [side[0] + (side - side[0]).mean(0) for side in sides]  # exact where all rows are equal
+            self._references = [
+                side[0] + (side - side[0]).mean(0) for side in sides
+            ]  # exact where all rows are equal
         sides = [side - reference for side, reference in zip(sides, self._references)]
         norms = [side.square().sum(1, dtype=torch.float64) for side in sides]
         self.count += len(x)
@@ -96,11 +102,18 @@ class CrossMoments:
         shift_x, shift_y = mu @ mu, nu @ nu
         square_x, square_y, both = self._norms
         centred = self._product - self.count * torch.outer(mu, nu)
-        norms = both - 2 * nu @ self._weighted[1] - 2 * mu @ self._weighted[0] + 4 * mu @ self._product @ nu
+        norms = (
+            both
+            - 2 * nu @ self._weighted[1]
+            - 2 * mu @ self._weighted[0]
+            + 4 * mu @ self._product @ nu
+        )
         norms += shift_y * square_x + shift_x * square_y - 3 * self.count * shift_x * shift_y
         trace_x, trace_y = square_x - self.count * shift_x, square_y - self.count * shift_y
         cross = centred.square().sum()
-        return hsic_from_sums(self.count, float(cross), float(trace_x), float(trace_y), float(norms))
+        return hsic_from_sums(
+            self.count, float(cross), float(trace_x), float(trace_y), float(norms)
+        )
 
 
 def cka_of_pairs(
@@ -131,7 +144,11 @@ def cka_of_pairs(
         raise ValueError(f"chunk must be at least 1 row; got {chunk}")
     if space is not None and space not in SPACES:
         raise ValueError(f"space must be one of {', '.join(SPACES)}; got {space!r}")
-    titles = list(names) if names is not None else [f"matrix {number}" for number in range(len(matrices))]
+    titles = (
+        list(names)
+        if names is not None
+        else [f"matrix {number}" for number in range(len(matrices))]
+    )
     used = sorted({number for pair in pairs for number in pair})
     for number in used:
         _check_rows(len(matrices[used[0]]), len(matrices[number]), titles[used[0]], titles[number])
@@ -142,7 +159,11 @@ def cka_of_pairs(
         space = cheaper_space(count, widths, pairs, permutations)
     generator = torch.Generator().manual_seed(seed)
     orders = [torch.randperm(count, generator=generator) for _ in range(permutations)]
-    side = _Features(matrices, chunk, device) if space == "features" else _Grams(matrices, pairs, device)
+    side = (
+        _Features(matrices, chunk, device)
+        if space == "features"
+        else _Grams(matrices, pairs, device)
+    )
     return _each_pair(side, pairs, orders, titles)
 
 
@@ -151,7 +172,9 @@ def linear_cka(x: Tensor, y: Tensor) -> Cka:
     return next(cka_of_pairs([x, y], [(0, 1)]))
 
 
-def cheaper_space(count: int, widths: Sequence[int], pairs: Sequence[Pair], permutations: int) -> str:
+def cheaper_space(
+    count: int, widths: Sequence[int], pairs: Sequence[Pair], permutations: int
+) -> str:
     """``features`` or ``sentences``: where less is computed.
 
     A product of features costs 2 N C D operations, for each pair and permutation anew. A Gram matrix costs 2 N² C, twice as much in
@@ -160,7 +183,9 @@ def cheaper_space(count: int, widths: Sequence[int], pairs: Sequence[Pair], perm
     """
     used = {number for pair in pairs for number in pair}
     repeats = 1 + permutations
-    products = sum(widths[a] * widths[b] for a, b in pairs) * repeats + sum(widths[number] ** 2 for number in used)
+    products = sum(widths[a] * widths[b] for a, b in pairs) * repeats + sum(
+        widths[number] ** 2 for number in used
+    )
     grams = 4 * sum(widths[number] for number in used) + 16 * len(pairs) * repeats
     fits = _most_alive(pairs) * count**2 * 8 <= GRAM_BYTES
     return "sentences" if fits and count**2 * grams < 2 * count * products else "features"
@@ -168,7 +193,9 @@ def cheaper_space(count: int, widths: Sequence[int], pairs: Sequence[Pair], perm
 
 def check_count(count: int) -> None:
     if count < LEAST:
-        raise ValueError(f"the unbiased estimate of CKA needs at least {LEAST} sentences; got {count}")
+        raise ValueError(
+            f"the unbiased estimate of CKA needs at least {LEAST} sentences; got {count}"
+        )
 
 
 class _Features:
@@ -194,7 +221,9 @@ class _Features:
 class _Grams:
     """HSIC from Gram matrices of centred rows in float64, each kept until the last pair that needs it."""
 
-    def __init__(self, matrices: Sequence[Tensor], pairs: Sequence[Pair], device: Optional[torch.device]):
+    def __init__(
+        self, matrices: Sequence[Tensor], pairs: Sequence[Pair], device: Optional[torch.device]
+    ):
         self.matrices, self.device = matrices, device
         self._last = _last_uses(pairs)
         self._grams: Dict[int, Tensor] = {}
@@ -207,11 +236,15 @@ class _Grams:
         cross = torch.dot(k.flatten(), other.flatten())
         diagonals = k.diagonal(), other.diagonal()
         norms = diagonals[0] @ diagonals[1]
-        return hsic_from_sums(len(k), float(cross), float(diagonals[0].sum()), float(diagonals[1].sum()), float(norms))
+        return hsic_from_sums(
+            len(k), float(cross), float(diagonals[0].sum()), float(diagonals[1].sum()), float(norms)
+        )
 
     def release(self, done: int) -> None:
         """Forget what no pair after number ``done`` needs."""
-        self._grams = {number: gram for number, gram in self._grams.items() if self._last[number] > done}
+        self._grams = {
+            number: gram for number, gram in self._grams.items() if self._last[number] > done
+        }
 
     def _gram(self, number: int) -> Tensor:
         if number not in self._grams:
@@ -223,7 +256,10 @@ class _Grams:
 
 
 def _each_pair(
-    side: Union[_Features, _Grams], pairs: Sequence[Pair], orders: Sequence[Tensor], names: Sequence[str]
+    side: Union[_Features, _Grams],
+    pairs: Sequence[Pair],
+    orders: Sequence[Tensor],
+    names: Sequence[str],
 ) -> Iterator[Cka]:
     """CKA of one pair after the other; the HSIC of a matrix with itself is computed once."""
     own: Dict[int, Hsic] = {}
@@ -243,7 +279,9 @@ def _check_varied(own: Hsic, count: int, name: str) -> Hsic:
     if not math.isfinite(own.biased):
         raise ValueError(f"{name}: holds numbers that are not finite; valid: finite vectors")
     if own.biased <= 0:
-        raise ValueError(f"{name}: every sentence has the same vector: CKA would divide by 0; valid: vectors that vary")
+        raise ValueError(
+            f"{name}: every sentence has the same vector: CKA would divide by 0; valid: vectors that vary"
+        )
     if own.unbiased * count**2 <= ROUNDING * own.biased:
         reason = "the sentences are equally far from each other: unbiased CKA would divide by 0"
         raise ValueError(f"{name}: {reason}; valid: other or more sentences")
@@ -252,7 +290,9 @@ def _check_varied(own: Hsic, count: int, name: str) -> Hsic:
 
 def _check_rows(first: int, second: int, name: str = "x", other: str = "y") -> None:
     if first != second:
-        raise ValueError(f"CKA needs row-parallel vectors; {name} has {first} rows, {other} {second}")
+        raise ValueError(
+            f"CKA needs row-parallel vectors; {name} has {first} rows, {other} {second}"
+        )
 
 
 def _last_uses(pairs: Sequence[Pair]) -> Dict[int, int]:
@@ -264,4 +304,6 @@ def _most_alive(pairs: Sequence[Pair]) -> int:
     """Gram matrices that are kept at a time, at most."""
     last = _last_uses(pairs)
     first = {number: place for place, pair in reversed([*enumerate(pairs)]) for number in pair}
-    return max((sum(first[n] <= place <= last[n] for n in last) for place in range(len(pairs))), default=0)
+    return max(
+        (sum(first[n] <= place <= last[n] for n in last) for place in range(len(pairs))), default=0
+    )

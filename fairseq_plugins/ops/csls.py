@@ -107,7 +107,9 @@ class Csls:
             if old is not None:
                 values = torch.cat([old.scores, new.scores], 1)
                 best = _largest(values, wanted)
-                new = Ranked(torch.cat([old.places, new.places], 1).gather(1, best.places), best.scores)
+                new = Ranked(
+                    torch.cat([old.places, new.places], 1).gather(1, best.places), best.scores
+                )
             found[side][rows.start] = new
         first, second = ([parts[start] for start in sorted(parts)] for parts in found)
         return first, second
@@ -118,7 +120,12 @@ class Csls:
             for side, own, other, matrix in ((0, here, there, block), (1, there, here, turned)):
                 crowded = self.near[1 - side][other] / 2
                 for rows, part in row_chunks(matrix):
-                    yield side, slice(own.start + rows.start, own.start + rows.stop), other.start, part - crowded
+                    yield (
+                        side,
+                        slice(own.start + rows.start, own.start + rows.stop),
+                        other.start,
+                        part - crowded,
+                    )
 
 
 def _largest(scores: Tensor, count: int) -> Ranked:

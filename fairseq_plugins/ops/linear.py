@@ -1,8 +1,7 @@
 """``F.linear`` by oneDNN where torch's own choice on the CPU, a BLAS, is slower: large weights.
 
-torch offers oneDNN's float32 product to its compiler alone, so the operator is called by its private
-name. Where it is missing, or the input is not of a kind that it is known to handle, ``F.linear`` does
-the work.
+torch offers oneDNN's float32 product to its compiler alone, so the operator is called by its
+private name. If it is missing, or does not handle the input, ``F.linear`` does the work.
 """
 
 from typing import Optional
@@ -33,8 +32,8 @@ MIN_WEIGHTS = 2**18
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """Compute ``x weight^T + bias`` as ``F.linear`` does, rounded in another order.
 
-    Only float32 on the CPU where autograd records nothing goes to oneDNN: decoding, and the losses in
-    chunks, whose gradients are computed by hand. Layers in training, GPUs and autocast use ``F.linear``.
+    Only float32 on the CPU without autograd goes to oneDNN: decoding, and the losses in chunks,
+    whose gradients are computed by hand. Layers in training, GPUs and autocast use ``F.linear``.
 
     Args:
         x: (..., C).
@@ -51,7 +50,11 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
 
 def _is_supported(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> bool:
     """Return True for inputs that oneDNN's product is known to multiply as ``F.linear`` does."""
-    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not torch.backends.mkldnn.enabled:
+    if (
+        torch.is_grad_enabled()
+        or torch.is_autocast_enabled("cpu")
+        or not torch.backends.mkldnn.enabled
+    ):
         return False
     if any(part.device.type != "cpu" or part.dtype != torch.float32 for part in (x, weight)):
         return False
@@ -71,7 +74,7 @@ class Linear(nn.Linear):
 
 
 def use_faster_linears(module: nn.Module) -> None:
-    """Turn every stock ``nn.Linear`` in a module into a :class:`Linear`; weights and their names stay."""
+    """Turn every stock ``nn.Linear`` in a module into a :class:`Linear`; weights stay."""
     for child in module.modules():
         if type(child) is nn.Linear:
             child.__class__ = Linear

@@ -1,13 +1,16 @@
-"""Losses over all alignments of slots with labels, of a vocabulary-sized projection, without ever holding B x T x V.
+"""Losses over all alignments of slots with labels, without ever holding B x T x V logits.
 
-Such a loss needs, of each slot's distribution, only the log-probabilities of a few labels; the rest of the vocabulary enters
-through the log-sum-exp, which one chunked pass gives. With z the logits of a slot, gamma the posterior of its labels and
-o = sum gamma the probability that the slot is used (1 for CTC),
+Of each slot's distribution such a loss needs the log-probabilities of a few labels. The rest of the
+vocabulary enters through the log-sum-exp, which one chunked pass gives. With z the logits of a
+slot, gamma the posterior of its labels and o = sum gamma the probability that the slot is used
+(1 for CTC),
 
-    d loss / d z = o softmax(z) - gamma,    so    d loss / d hidden = o sum_v softmax(z)_v W_v - sum_k gamma_k W_k.
+    d loss / d z = o softmax(z) - gamma,
+    d loss / d hidden = o sum_v softmax(z)_v W_v - sum_k gamma_k W_k.
 
-The first sum is accumulated in the same forward pass when the projection is frozen (4 units of B*T*C*V in all, as many as a
-materialised projection needs); a trained projection is scanned again in backward (8 units against 6).
+If the projection is frozen, the first sum is accumulated in the same forward pass (4 B*T*C*V
+operations in all, as many as a materialised projection needs). A trained projection is scanned
+again in backward (8 against 6).
 """
 
 from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
@@ -30,13 +33,13 @@ from .vocab_scan import (
 class BestPath(NamedTuple):
     """The best token of every slot."""
 
-    tokens: Tensor  # (B, T) int64, argmax over the vocabulary, the lowest id of equally good ones; the blank in padding
+    tokens: Tensor  # (B, T) int64, argmax (the lowest id of equal ones); the blank in padding
     pieces: Tensor  # (B, T) int64, argmax over the vocabulary without the blank
     log_probs: Tensor  # (B, T) float, log-probability of ``tokens`` in nats; 0 in padding
 
 
 class Posteriors(NamedTuple):
-    """What a loss yields for the labels' log-probabilities."""
+    """A loss, and the posteriors that are its gradient."""
 
     loss: Tensor  # (B,) nats
     gamma: Tensor  # (B, T, K), posterior of each label in each slot; 0 in padding
@@ -45,14 +48,14 @@ class Posteriors(NamedTuple):
 
 
 Posterior = Callable[[Tensor, Optional[Tensor]], Posteriors]
-"""Log-probabilities of the labels (B, T, K), log-probabilities of the transitions (B, T, T) or None -> posteriors."""
+"""(log-probabilities of labels (B, T, K), of transitions (B, T, T) or None) -> posteriors."""
 
 
 def linear_alignment_loss(
     hidden: Tensor,
     weight: Tensor,
     bias: Optional[Tensor],
-    links: Optional[Tensor],
+    transitions: Optional[Tensor],
     ids: Tensor,
     slots: Tensor,
     feasible: Tensor,
@@ -61,23 +64,36 @@ def linear_alignment_loss(
     chunk_size: int,
     want_best: bool,
 ) -> Tuple[Tensor, Optional[BestPath]]:
-    """The loss per sentence, (B,) nats in float32 or float64, and the best path from the same pass; None unless ``want_best``.
-
-    Weight and bias may be frozen (then no gradient is computed for them) or trained.
+    """Compute the loss of each sentence, and the best path in the same pass.
 
     Args:
-        hidden: (B, T, C); half precision is accumulated in float32, but the gradient keeps the rounding of half-precision
-            probabilities (about 0.4 % of a weight row), which is noise once a slot is all but certain.
-        weight, bias: (V, C), and (V,) or None.
-        links: (B, T, T) log-probabilities of transitions, or None.
+        hidden: (B, T, C). Half precision is accumulated in float32, but the gradient keeps the
+            rounding of half-precision probabilities (about 0.4 % of a weight row), which is noise
+            once a slot is all but certain.
+        weight, bias: (V, C), and (V,) or None. Frozen ones get no gradient.
+        transitions: (B, T, T) log-probabilities of transitions, or None.
         ids: (B, K) int64, the labels of each sentence.
-        slots: (B,) int64; the device waits for the host less where they lie there.
-        feasible: (B,) bool, False: loss and gradient of the sentence are 0.
+        slots: (B,) int64; the device waits for the host less if they lie on the host.
+        feasible: (B,) bool; False sets loss and gradient of the sentence to 0.
+        posterior: computes the loss from the labels' log-probabilities.
         blank: a row of the projection.
         chunk_size: vocabulary rows per chunk.
+
+    Returns:
+        (B,) nats in float32 or float64, and the best path; None unless ``want_best``.
     """
     loss, tokens, pieces, log_probs = _LinearAlignment.apply(
-        hidden, weight, bias, links, ids, slots, feasible, posterior, blank, chunk_size, want_best
+        hidden,
+        weight,
+        bias,
+        transitions,
+        ids,
+        slots,
+        feasible,
+        posterior,
+        blank,
+        chunk_size,
+        want_best,
     )
     return loss, BestPath(tokens, pieces, log_probs) if want_best else None
 
@@ -92,11 +108,12 @@ def _scan(
     chunk_size: int,
     expected: bool = False,
 ) -> Tuple[VocabScan, Tensor]:
-    """The scan of the slots inside, and the labels' log-probabilities, (B, T, K)."""
-    chunk_size = training_chunk(chunk_size, hidden.device)
-    scan = scan_vocabulary(hidden[inside], weight, bias, chunk_size, expected, blank, ids[inside.rows])
-    assert scan.picked is not None
-    return scan, spread(scan.picked - scan.log_sum_exp[:, None], inside, hidden.shape[:2])
+    """Scan the slots ``inside``; return the scan and the labels' log-probabilities (B, T, K)."""
+    chunk_size, labels = training_chunk(chunk_size, hidden.device), ids[inside.rows]
+    scan = scan_vocabulary(hidden[inside], weight, bias, chunk_size, expected, blank, labels)
+    assert scan.label_logits is not None
+    log_probs = scan.label_logits - scan.log_sum_exp[:, None]
+    return scan, spread(log_probs, inside, hidden.shape[:2])
 
 
 @torch.no_grad()
@@ -109,19 +126,31 @@ def label_log_probs(
     blank: int,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
 ) -> Tuple[Tensor, BestPath]:
-    """Log-probabilities of the labels in every slot, (B, T, K) nats, 0 in padding, and the best path; as above."""
+    """Compute the labels' log-probabilities in every slot, and the best path.
+
+    For the arguments see :func:`linear_alignment_loss`.
+
+    Returns:
+        (B, T, K) nats, 0 in padding; and the path.
+    """
     inside = Places.inside(slots, hidden.size(1), hidden.device)
     scan, log_probs = _scan(hidden, weight, bias, ids, inside, blank, chunk_size)
     return log_probs, best_path(scan, inside, hidden.shape[:2], blank)
 
 
 def best_path(scan: Any, inside: Places, shape: Sequence[int], blank: int) -> BestPath:
-    """From a scan of the slots inside, with its blank; ``shape`` is (B, T)."""
-    is_blank = (scan.blank_logit > scan.piece_logit) | ((scan.blank_logit == scan.piece_logit) & (blank < scan.piece))
+    """Choose the best token of each slot from a scan of the slots ``inside`` of shape (B, T)."""
+    is_blank = (scan.blank_logit > scan.piece_logit) | (
+        (scan.blank_logit == scan.piece_logit) & (blank < scan.piece)
+    )
     best_logit = torch.where(is_blank, scan.blank_logit, scan.piece_logit)
-    tokens, log_probs = scan.piece.masked_fill(is_blank, blank), best_logit - scan.log_sum_exp
-    parts = (tokens, blank), (scan.piece, blank), (log_probs, 0)
-    return BestPath(*(spread(part, inside, shape, filler) for part, filler in parts))
+    tokens = scan.piece.masked_fill(is_blank, blank)
+    log_probs = best_logit - scan.log_sum_exp
+    return BestPath(
+        tokens=spread(tokens, inside, shape, filler=blank),
+        pieces=spread(scan.piece, inside, shape, filler=blank),
+        log_probs=spread(log_probs, inside, shape),
+    )
 
 
 class _LinearAlignment(torch.autograd.Function):
@@ -133,7 +162,7 @@ class _LinearAlignment(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor,
         bias: Optional[Tensor],
-        links: Optional[Tensor],
+        transitions: Optional[Tensor],
         ids: Tensor,
         slots: Tensor,
         feasible: Tensor,
@@ -145,42 +174,61 @@ class _LinearAlignment(torch.autograd.Function):
         inside, shape = Places.inside(slots, hidden.size(1), hidden.device), hidden.shape[:2]
         trained = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
         expected = ctx.needs_input_grad[0] and not trained
-        scan, log_probs = _scan(hidden, weight, bias, ids, inside, blank if want_best else None, chunk_size, expected)
-        loss, gamma, used, edges = posterior(log_probs, links)
+        scan, log_probs = _scan(
+            hidden, weight, bias, ids, inside, blank if want_best else None, chunk_size, expected
+        )
+        loss, gamma, used, edges = posterior(log_probs, transitions)
         # An unalignable target gives inf and NaN.
-        loss, gamma = loss.masked_fill(~feasible, 0.0), gamma.masked_fill(~feasible[:, None, None], 0.0)
+        loss = loss.masked_fill(~feasible, 0.0)
+        gamma = gamma.masked_fill(~feasible[:, None, None], 0.0)
         used = None if used is None else used[inside]
         ctx.edges = None if edges is None else edges.masked_fill(~feasible[:, None, None], 0.0)
 
         if expected:
             assert scan.expected_row is not None
             rows = weight[ids]  # B K C
-            own = torch.matmul(gamma.to(rows.dtype), rows)[inside]
+            label_rows = torch.matmul(gamma.to(rows.dtype), rows)[inside]  # N C
             row = scan.expected_row if used is None else scan.expected_row * used[:, None]
-            kept = feasible[inside.rows, None]
-            ctx.save_for_backward(((row - own).masked_fill(~kept, 0.0)).to(hidden.dtype))
+            is_infeasible = ~feasible[inside.rows, None]
+            per_slot = (row - label_rows).masked_fill(is_infeasible, 0.0)  # N C
+            ctx.save_for_backward(per_slot.to(hidden.dtype))
         elif trained:
-            ctx.save_for_backward(hidden, weight, bias, scan.log_sum_exp, gamma, ids, feasible, used)
+            ctx.save_for_backward(
+                hidden, weight, bias, scan.log_sum_exp, gamma, ids, feasible, used
+            )
         ctx.trained, ctx.chunk_size, ctx.inside, ctx.shape = trained, chunk_size, inside, shape
-        empty = ids.new_empty(0)
-        best = best_path(scan, inside, shape, blank) if want_best else (empty, empty.clone(), loss.new_empty(0))
+        if want_best:
+            best = best_path(scan, inside, shape, blank)
+        else:
+            best = BestPath(ids.new_empty(0), ids.new_empty(0), loss.new_empty(0))
         ctx.mark_non_differentiable(*best)
         return (loss, *best)
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, *_: Any) -> Tuple[Optional[Tensor], ...]:
-        links = None if ctx.edges is None else -ctx.edges * grad_loss[:, None, None]
+        transitions = None if ctx.edges is None else -ctx.edges * grad_loss[:, None, None]
         if ctx.trained:
-            return (*_trained_gradients(ctx, grad_loss), links, *(None,) * 7)
+            return (*_trained_gradients(ctx, grad_loss), transitions, *(None,) * 7)
         if not ctx.needs_input_grad[0]:
-            return (None, None, None, links, *(None,) * 7)
+            return (None, None, None, transitions, *(None,) * 7)
         (per_slot,) = ctx.saved_tensors
         scale = grad_loss[ctx.inside.rows, None].to(per_slot.dtype)
-        return (spread(per_slot * scale, ctx.inside, ctx.shape), None, None, links, *(None,) * 7)
+        return (
+            spread(per_slot * scale, ctx.inside, ctx.shape),
+            None,
+            None,
+            transitions,
+            *(None,) * 7,
+        )
 
 
-def _trained_gradients(ctx: Any, grad_loss: Tensor) -> Tuple[Optional[Tensor], Tensor, Optional[Tensor]]:
-    """Gradients for hidden, weight and bias: the softmax is recomputed in chunks, then the posteriors are subtracted."""
+def _trained_gradients(
+    ctx: Any, grad_loss: Tensor
+) -> Tuple[Optional[Tensor], Tensor, Optional[Tensor]]:
+    """Compute the gradients of hidden, weight and bias.
+
+    The softmax is recomputed in chunks, then the posteriors are subtracted.
+    """
     hidden, weight, bias, log_sum_exp, gamma, ids, feasible, used = ctx.saved_tensors
     dtype = accumulation_dtype(hidden.dtype)
     grad_loss = (grad_loss * feasible).to(dtype)
@@ -204,8 +252,11 @@ def _trained_gradients(ctx: Any, grad_loss: Tensor) -> Tuple[Optional[Tensor], T
     gamma = gamma * grad_loss[:, None, None]  # B T K
     rows = weight[ids]
     grad_flat -= torch.matmul(gamma.to(rows.dtype), rows)[ctx.inside]
-    own = torch.matmul(gamma.transpose(1, 2), hidden.to(dtype))  # B K C
-    grad_weight.index_add_(0, ids.flatten(), -own.flatten(0, 1))
+    label_sums = torch.matmul(gamma.transpose(1, 2), hidden.to(dtype))  # B K C
+    grad_weight.index_add_(0, ids.flatten(), -label_sums.flatten(0, 1))
     grad_bias.index_add_(0, ids.flatten(), -gamma.sum(dim=1).flatten())
-    grad_hidden = spread(grad_flat.to(hidden.dtype), ctx.inside, ctx.shape) if ctx.needs_input_grad[0] else None
-    return grad_hidden, grad_weight.to(weight.dtype), grad_bias.to(bias.dtype) if bias is not None else None
+    grad_hidden = None
+    if ctx.needs_input_grad[0]:
+        grad_hidden = spread(grad_flat.to(hidden.dtype), ctx.inside, ctx.shape)
+    bias_or_none = None if bias is None else grad_bias.to(bias.dtype)
+    return grad_hidden, grad_weight.to(weight.dtype), bias_or_none

@@ -1,6 +1,7 @@
-"""Padding masks, and places inside the padding. Polarity everywhere: True = padding, may not be attended.
+"""Padding masks, and places inside the padding.
 
-Lengths may lie on the host while all else is on a device: then nothing here waits for the device.
+Polarity everywhere: True = padding, may not be attended. If the lengths lie on the host and all
+else on a device, nothing here waits for the device.
 """
 
 from typing import Any, Dict, NamedTuple, Optional, Sequence
@@ -38,11 +39,14 @@ def lengths_to_padding_mask(
 def additive_key_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Turn a padding mask (B, K) bool, True = may not be attended, into a bias of attention logits.
 
-    The bias (B, 1, 1, K) is finite, because some attention kernels return NaN for a row in which every
-    key is masked with -inf. Here such a row attends uniformly, and the caller ignores its output.
+    The bias (B, 1, 1, K) is finite, because some attention kernels return NaN for a row in which
+    every key is masked with -inf. Here such a row attends uniformly, and the caller ignores its
+    output.
     """
     # Half of the smallest finite value: adding any realistic logit to it cannot overflow to -inf.
-    bias = torch.zeros_like(padding_mask, dtype=dtype).masked_fill(padding_mask, torch.finfo(dtype).min / 2)
+    bias = torch.zeros_like(padding_mask, dtype=dtype).masked_fill(
+        padding_mask, torch.finfo(dtype).min / 2
+    )
     return bias[:, None, None, :]
 
 
@@ -57,22 +61,27 @@ class Places(NamedTuple):
 
     @classmethod
     def where(cls, mask: Tensor) -> "Places":
-        """List the places where ``mask`` (B, T) bool is True; waits for the device if the mask lies there."""
+        """List the places where ``mask`` (B, T) bool is True.
+
+        Waits for the device if the mask lies there.
+        """
         return cls(*mask.nonzero(as_tuple=True))
 
     @classmethod
     def inside(cls, lengths: Tensor, size: int, device: torch.device) -> "Places":
         """List the first ``lengths`` (B,) of ``size`` places of each row."""
-        return cls(*(move(part, device) for part in cls.where(~lengths_to_padding_mask(lengths, size))))
+        return cls(
+            *(move(part, device) for part in cls.where(~lengths_to_padding_mask(lengths, size)))
+        )
 
 
 def spread(values: Tensor, places: Places, shape: Sequence[int], filler: float = 0) -> Tensor:
-    """Write ``values`` (N, ...) to their places in a tensor (B, T, ...) that holds ``filler`` elsewhere.
+    """Write ``values`` (N, ...) to their places in a tensor (B, T, ...) filled with ``filler``.
 
     ``shape`` is (B, T).
     """
-    out = values.new_full((*shape, *values.shape[1:]), filler)
-    return out.index_put_(tuple(places), values)
+    table = values.new_full((*shape, *values.shape[1:]), filler)
+    return table.index_put_(tuple(places), values)
 
 
 def source_lengths(sample: Dict[str, Any]) -> Tensor:
@@ -86,7 +95,10 @@ def source_lengths(sample: Dict[str, Any]) -> Tensor:
 
 
 def target_lengths(sample: Dict[str, Any], pad: int, eos: int) -> Tensor:
-    """Return the target lengths on the host, (B,) int64, ``</s>`` not counted; see :func:`source_lengths`."""
+    """Return the target lengths on the host, (B,) int64, ``</s>`` not counted.
+
+    See :func:`source_lengths`.
+    """
     if TARGET_LENGTHS in sample:
         return torch.from_numpy(sample[TARGET_LENGTHS])
     target: Tensor = sample["target"]

@@ -43,7 +43,11 @@ class Workspace:
     def take(self, name: str, rows: int, columns: int, like: Tensor) -> Tensor:
         """A (rows, columns) tensor of any content; the one before of this name is lost."""
         held = self._held.get(name)
-        if held is None or held.shape != (rows, columns) or (held.dtype, held.device) != (like.dtype, like.device):
+        if (
+            held is None
+            or held.shape != (rows, columns)
+            or (held.dtype, held.device) != (like.dtype, like.device)
+        ):
             held = self._held[name] = like.new_empty(rows, columns)
         return held
 
@@ -55,7 +59,9 @@ class Similarities:
     grows with the square of ``block``, the rows of each side that are compared at a time.
     """
 
-    def __init__(self, x: Tensor, y: Tensor, block: int = BLOCK, workspace: Optional[Workspace] = None):
+    def __init__(
+        self, x: Tensor, y: Tensor, block: int = BLOCK, workspace: Optional[Workspace] = None
+    ):
         self.x, self.y, self.block = x, y, block
         self._workspace = workspace or Workspace()
         self._only: Optional[TurnedBlock] = None
@@ -68,7 +74,9 @@ class Similarities:
             return
         if self._only is None:
             rows, columns = len(self.x), len(self.y)
-            similarity = torch.mm(self.x, self.y.T, out=self._workspace.take("cosines", rows, columns, self.x))
+            similarity = torch.mm(
+                self.x, self.y.T, out=self._workspace.take("cosines", rows, columns, self.x)
+            )
             turned = self._workspace.take("turned", columns, rows, self.x).copy_(similarity.T)
             self._only = (slice(0, rows), slice(0, columns), similarity, turned)
         yield self._only
@@ -87,8 +95,13 @@ def nearest_similarities(similarities: Similarities, neighbours: int) -> Tuple[T
     x, y = similarities.x, similarities.y
     most = min(len(x), len(y))
     if not 1 <= neighbours <= most:
-        raise ValueError(f"--neighbours must lie in 1 to {most}, the sentences of the smaller side; got {neighbours}")
-    found = [torch.full((len(side), neighbours), -torch.inf, dtype=x.dtype, device=x.device) for side in (x, y)]
+        raise ValueError(
+            f"--neighbours must lie in 1 to {most}, the sentences of the smaller side; got {neighbours}"
+        )
+    found = [
+        torch.full((len(side), neighbours), -torch.inf, dtype=x.dtype, device=x.device)
+        for side in (x, y)
+    ]
     for here, there, similarity, turned in similarities:
         for values, matrix in ((found[0][here], similarity), (found[1][there], turned)):
             for rows, part in row_chunks(matrix):
@@ -97,7 +110,9 @@ def nearest_similarities(similarities: Similarities, neighbours: int) -> Tuple[T
     return found[0], found[1]
 
 
-def best_matches(x: Tensor, y: Tensor, score: str = MARGIN, neighbours: int = 4, block: int = BLOCK) -> Matches:
+def best_matches(
+    x: Tensor, y: Tensor, score: str = MARGIN, neighbours: int = 4, block: int = BLOCK
+) -> Matches:
     """The best partner of every sentence, among all sentences of the other side: vectors (M, C) and (N, C).
 
     ``margin`` divides the cosine by the mean of two means: that of the first sentence with its ``neighbours`` nearest of the other
@@ -111,7 +126,9 @@ def best_matches(x: Tensor, y: Tensor, score: str = MARGIN, neighbours: int = 4,
     x, y = unit_rows(x), unit_rows(y)
     near = None
     if score == MARGIN:
-        near = [values.mean(1) for values in nearest_similarities(Similarities(x, y, block), neighbours)]
+        near = [
+            values.mean(1) for values in nearest_similarities(Similarities(x, y, block), neighbours)
+        ]
         if float(near[0].min() + near[1].min()) <= 0:
             reason = "a sentence is not similar to any of the other side, so that the ratio means nothing"
             raise ValueError(f"--score margin: {reason}; valid: --score cosine")

@@ -5,11 +5,13 @@ With z the logits of a token, t its target, p = softmax(z) and fairseq's two ter
     nll = -log p_t,    smooth = -sum_v log p_v,
     d nll / d z = p - 1_t,    d smooth / d z = V p - 1,
 
-every gradient is made of p, the target's row and constants. The rows sum_v p_v W_v are kept from the forward pass (N x C); the
-weight's share sum_n p_n h_n needs the factor g_nll + V g_smooth of each token, which is one number for all tokens whenever the
-loss is a sum: (1 - e - e_i) + V e_i = 1 for fairseq's label smoothing, e_i = e / (V - 1). So it is summed in the forward pass as
-well and only scaled in backward: 6 units of N*C*V for a trained weight and 4 for a frozen one, as many as materialised logits
-need. Where the factor differs between tokens (a weighted loss), the logits are computed again in backward: 8 units.
+every gradient is made of p, the target's row and constants. The rows sum_v p_v W_v (N x C) are kept
+from the forward pass. The weight's share sum_n p_n h_n needs the factor g_nll + V g_smooth of each
+token. Whenever the loss is a sum, that factor is the same for all tokens: (1 - e - e_i) + V e_i = 1
+for fairseq's label smoothing, e_i = e / (V - 1). So this share, too, is summed in the forward pass,
+and backward only scales it: 6 N*C*V operations for a trained weight and 4 for a frozen one, as many
+as materialised logits need. If the factor differs between tokens (a weighted loss), backward
+computes the logits again: 8.
 """
 
 from typing import Any, NamedTuple, Optional, Tuple
@@ -28,12 +30,12 @@ class TokenLosses(NamedTuple):
     """Per-token values in nats, all of the target's shape."""
 
     nll: Tensor  # float, -log p of the target; 0 where the target is ignored
-    smooth: Tensor  # float, -sum over the vocabulary of log p; 0 where ignored, and everywhere unless it was asked for
-    best: Optional[Tensor]  # int64, most probable token; -1 where ignored. None unless it was asked for
+    smooth: Tensor  # float, -sum over the vocabulary of log p; 0 where ignored or not requested
+    best: Optional[Tensor]  # int64, most probable token; -1 where ignored. None unless requested
 
 
 def label_smoothed(nll: Tensor, smooth: Tensor, label_smoothing: float, vocab_size: int) -> Tensor:
-    """fairseq's smoothed loss: (1 - e - e_i) nll + e_i smooth with e_i = e / (V - 1)."""
+    """Smooth as fairseq does: (1 - e - e_i) nll + e_i smooth with e_i = e / (V - 1)."""
     share = label_smoothing / (vocab_size - 1)
     return (1.0 - label_smoothing - share) * nll + share * smooth
 
@@ -47,8 +49,10 @@ def linear_nll(
     chunk_size: int = DEFAULT_TOKEN_CHUNK,
     ignore_index: Optional[int] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """The terms nll and smooth alone; see :func:`linear_token_losses`."""
-    losses = linear_token_losses(hidden, weight, bias, target, label_smoothing, chunk_size, ignore_index)
+    """Compute the terms nll and smooth alone; see :func:`linear_token_losses`."""
+    losses = linear_token_losses(
+        hidden, weight, bias, target, label_smoothing, chunk_size, ignore_index
+    )
     return losses.nll, losses.smooth
 
 
@@ -62,10 +66,11 @@ def linear_token_losses(
     ignore_index: Optional[int] = None,
     want_best: bool = False,
 ) -> TokenLosses:
-    """The two terms of fairseq's label-smoothed cross-entropy of ``linear(hidden, weight, bias)`` per token.
+    """Compute the two terms of fairseq's label-smoothed cross-entropy per token.
 
-    Same values and gradients as with materialised logits, holding ``chunk_size`` x V of them at a time; float32 (float64 for
-    float64 input). :func:`label_smoothed` puts them together.
+    Values and gradients are those of materialised logits ``linear(hidden, weight, bias)``, of which
+    ``chunk_size`` x V exist at a time; float32 (float64 for float64 input). :func:`label_smoothed`
+    puts the terms together.
 
     Args:
         hidden, target: (..., C) floating-point and (...) int64.
@@ -80,21 +85,26 @@ def linear_token_losses(
         raise ValueError(f"chunk_size must be at least 1 token; got {chunk_size}")
     if hidden.shape[:-1] != target.shape or hidden.size(-1) != weight.size(1):
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (hidden, target, weight))
-        raise ValueError(f"hidden, target and weight must be (..., C), (...) and (V, C); got {shapes}")
+        raise ValueError(
+            f"hidden, target and weight must be (..., C), (...) and (V, C); got {shapes}"
+        )
     if ignore_index is None:
         rows, labels = hidden.flatten(0, -2), target.flatten()
     else:
         places = target.ne(ignore_index).nonzero(as_tuple=True)  # once: it waits for the device
         rows, labels = hidden[places], target[places]
-    flat = rows, weight, bias, labels
-    terms = _LinearNLL.apply(*flat, label_smoothing > 0, chunk_size, want_best, torch.is_grad_enabled())
+    want_smooth, grad_enabled = label_smoothing > 0, torch.is_grad_enabled()
+    nll, smooth, best = _LinearNLL.apply(
+        rows, weight, bias, labels, want_smooth, chunk_size, want_best, grad_enabled
+    )
 
-    def spread(values: Tensor, filler: int) -> Tensor:
+    def spread(numbers: Tensor, filler: int) -> Tensor:
+        """Bring (N,) to the target's shape."""
         if ignore_index is None:
-            return values.view(target.shape)
-        return values.new_full(target.shape, filler).index_put(places, values)
+            return numbers.view(target.shape)
+        return numbers.new_full(target.shape, filler).index_put(places, numbers)
 
-    return TokenLosses(spread(terms[0], 0), spread(terms[1], 0), spread(terms[2], -1) if want_best else None)
+    return TokenLosses(spread(nll, 0), spread(smooth, 0), spread(best, -1) if want_best else None)
 
 
 class _LinearNLL(torch.autograd.Function):
@@ -115,7 +125,12 @@ class _LinearNLL(torch.autograd.Function):
         trained = grad_enabled and (ctx.needs_input_grad[1] or ctx.needs_input_grad[2])
         scan = _TokenScan(weight, bias, grad_enabled and ctx.needs_input_grad[0], trained)
         parts = [
-            scan.block(hidden[first : first + chunk_size], target[first : first + chunk_size], want_smooth, want_best)
+            scan.block(
+                hidden[first : first + chunk_size],
+                target[first : first + chunk_size],
+                want_smooth,
+                want_best,
+            )
             for first in range(0, max(hidden.size(0), 1), chunk_size)
         ]
         nll, smooth, best, log_sum_exp, expected = (torch.cat(column) for column in zip(*parts))
@@ -128,7 +143,9 @@ class _LinearNLL(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_nll: Tensor, grad_smooth: Tensor, _: Any) -> Tuple[Optional[Tensor], ...]:
+    def backward(
+        ctx: Any, grad_nll: Tensor, grad_smooth: Tensor, _: Any
+    ) -> Tuple[Optional[Tensor], ...]:
         hidden, weight, bias, target, log_sum_exp, expected = ctx.saved_tensors
         dtype = log_sum_exp.dtype
         factor = grad_nll + weight.size(0) * grad_smooth if ctx.want_smooth else grad_nll  # N, of p
@@ -142,7 +159,9 @@ class _LinearNLL(torch.autograd.Function):
             if ctx.sums is not None and len(factor) and bool(factor.min() == factor.max()):
                 grad_weight, grad_bias = (part.mul_(factor[0]) for part in ctx.sums)
             else:
-                grad_weight, grad_bias = _probability_sums(hidden, weight, bias, log_sum_exp, factor, ctx.chunk_size)
+                grad_weight, grad_bias = _probability_sums(
+                    hidden, weight, bias, log_sum_exp, factor, ctx.chunk_size
+                )
             ctx.sums = None  # a second backward (retain_graph) computes them again
             flat = hidden.to(dtype)
             grad_weight.index_add_(0, target, -grad_nll[:, None] * flat)
@@ -156,7 +175,7 @@ class _LinearNLL(torch.autograd.Function):
 
 
 class _TokenScan:
-    """Projects blocks of tokens; sums the weight's and bias's share of the gradient over the blocks."""
+    """Projects blocks of tokens, and sums their share of the gradients of weight and bias."""
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor], want_expected: bool, trained: bool):
         self.weight, self.bias, self.want_expected = weight, bias, want_expected
@@ -169,15 +188,20 @@ class _TokenScan:
     def block(
         self, hidden: Tensor, target: Tensor, want_smooth: bool, want_best: bool
     ) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """nll, smooth, best, log-sum-exp (n,) and expected output rows (n, C), empty where not asked for."""
+        """Compute nll, smooth, best, log-sum-exp, (n,) each, and expected output rows (n, C).
+
+        What is not requested is 0, the target or empty.
+        """
         logits = chunk_logits(hidden, self.weight, self.bias, 0, self.weight.size(0))  # n V
         maximum, best = logits.max(dim=1)
-        picked = logits.gather(1, target[:, None])[:, 0]
+        target_logit = logits.gather(1, target[:, None])[:, 0]
         total = logits.sum(dim=1) if want_smooth else None
         share = logits.sub_(maximum[:, None]).exp_()
         mass = share.sum(dim=1)
         log_sum_exp = maximum + mass.log()
-        smooth = logits.new_zeros(len(hidden)) if total is None else self.weight.size(0) * log_sum_exp - total
+        smooth = torch.zeros_like(log_sum_exp)
+        if total is not None:
+            smooth = self.weight.size(0) * log_sum_exp - total
         expected = logits.new_empty(len(hidden), 0)
         if self.want_expected or self.trained:
             share, power = half_shares(share, mass, self.weight.dtype)
@@ -188,21 +212,27 @@ class _TokenScan:
             scaled = hidden.to(self.dtype) / mass[:, None]
             add_product(self.weight_sum, share.t(), scaled.to(share.dtype))
             self.bias_sum += share.t().to(self.dtype) @ mass.reciprocal()
-        return log_sum_exp - picked, smooth, best if want_best else target, log_sum_exp, expected
+        nll = log_sum_exp - target_logit
+        return nll, smooth, best if want_best else target, log_sum_exp, expected
 
 
-def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += left @ right, in place, without a second buffer when the dtypes agree."""
-    if total.dtype == left.dtype:
-        total.addmm_(left, right)
+def add_product(total: Tensor, first: Tensor, second: Tensor) -> None:
+    """Add ``first @ second`` to ``total`` in place, without a buffer if the dtypes agree."""
+    if total.dtype == first.dtype:
+        total.addmm_(first, second)
     else:
-        total += left @ right
+        total += first @ second
 
 
 def _probability_sums(
-    hidden: Tensor, weight: Tensor, bias: Optional[Tensor], log_sum_exp: Tensor, factor: Tensor, chunk_size: int
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    log_sum_exp: Tensor,
+    factor: Tensor,
+    chunk_size: int,
 ) -> Tuple[Tensor, Tensor]:
-    """sum_n factor_n p_n h_n (V, C) and sum_n factor_n p_n (V,), the logits computed again."""
+    """Compute sum_n factor_n p_n h_n (V, C) and sum_n factor_n p_n (V,) from the logits again."""
     weight_sum = torch.zeros_like(weight, dtype=log_sum_exp.dtype)
     bias_sum = weight_sum.new_zeros(weight.size(0))
     for first in range(0, hidden.size(0), chunk_size):

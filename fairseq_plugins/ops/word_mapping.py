@@ -55,9 +55,7 @@ class Iteration(NamedTuple):
     """One iteration of self-learning."""
 
     number: int  # from 1
-    objective: (
-        float  # mean cosine of a word with its nearest word, over both sides, before the dictionary is drawn anew
-    )
+    objective: float  # mean cosine of a word with its nearest word, over both sides, before the dictionary is drawn anew
     keep: float  # probability with which a similarity was seen
 
 
@@ -79,7 +77,9 @@ def normalise(vectors: Tensor) -> Tensor:
     return unit_rows(rows - rows.mean(0))
 
 
-def similarity_seed(x: Tensor, y: Tensor, words: int = 4000, neighbours: int = NEIGHBOURS, block: int = BLOCK) -> Pairs:
+def similarity_seed(
+    x: Tensor, y: Tensor, words: int = 4000, neighbours: int = NEIGHBOURS, block: int = BLOCK
+) -> Pairs:
     """Pair words whose similarities to the words of their own language are distributed alike.
 
     Each row of the square root of a side's similarity matrix is sorted and normalised; the rows are then compared across the
@@ -126,7 +126,9 @@ def induced_pairs(
 ) -> Tuple[Pairs, float]:
     """The dictionary of mapped vectors (rows of length 1) and their objective; draws are on the CPU, so alike on every device."""
     ranks = [drawn_ranks(len(side), keep, generator) for side in (x, y)]
-    orders = [each.argsort(stable=True) for each in ranks]  # alike ranks side by side: Csls.partners is then fast
+    orders = [
+        each.argsort(stable=True) for each in ranks
+    ]  # alike ranks side by side: Csls.partners is then fast
     sides = x[orders[0].to(x.device)], y[orders[1].to(y.device)]
     near = Csls(*sides, options.neighbours, options.block, workspace)
     sorted_ranks = [each[order].to(x.device) for each, order in zip(ranks, orders)]
@@ -136,7 +138,11 @@ def induced_pairs(
 
 
 def learn_maps(
-    x: Tensor, y: Tensor, seed: Pairs, options: SelfLearning, report: Optional[Callable[[Iteration], None]] = None
+    x: Tensor,
+    y: Tensor,
+    seed: Pairs,
+    options: SelfLearning,
+    report: Optional[Callable[[Iteration], None]] = None,
 ) -> Learned:
     """Learn the maps of two normalised vocabularies, (M, C) and (N, C) by falling frequency, beginning with a dictionary.
 
@@ -160,7 +166,9 @@ def learn_maps(
     while not converged and len(history) < options.iterations:
         maps = orthogonal_maps(x[pairs[0]], y[pairs[1]])
         before = pairs
-        pairs, objective = induced_pairs(first @ maps.source, second, keep, options, generator, workspace)
+        pairs, objective = induced_pairs(
+            first @ maps.source, second, keep, options, generator, workspace
+        )
         history.append(Iteration(len(history) + 1, objective, keep))
         if report is not None:
             report(history[-1])

@@ -22,8 +22,8 @@ def projections(tokens, device):
 def test_scan_equals_the_whole_projection(chunk_size, tokens, blank, device):
     for *inputs, logits in projections(tokens, device):
         pick = torch.randint(VOCAB, (tokens, 3), generator=torch.Generator().manual_seed(1)).to(device)
-        scan = scan_vocabulary(*inputs, chunk_size=chunk_size, expected=True, blank=blank, pick=pick)
-        torch.testing.assert_close(scan.picked, logits.gather(1, pick))
+        scan = scan_vocabulary(*inputs, chunk_size=chunk_size, expected=True, blank=blank, labels=pick)
+        torch.testing.assert_close(scan.label_logits, logits.gather(1, pick))
         torch.testing.assert_close(scan.log_sum_exp, logits.logsumexp(-1))
         torch.testing.assert_close(scan.expected_row, logits.softmax(-1) @ inputs[1])
         torch.testing.assert_close(scan.blank_logit, logits[:, blank])
