@@ -1,17 +1,17 @@
-"""Linear centred kernel alignment (CKA) of row-parallel vectors: biased and unbiased, in one pass over the rows.
+"""Linear centred kernel alignment (CKA) of row-parallel vectors, in one pass over the rows.
 
 Shape letters of this file: N sentences (rows), C and D widths of the two sides.
 """
 
 import math
 from functools import partial
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import torch
 from torch import Tensor
 
 CHUNK = 2048
-"""Rows a product of chunks takes."""
+"""Rows per product."""
 LEAST = 4
 """Rows that the unbiased estimate needs: it divides by N (N - 3)."""
 GRAM_BYTES = 2**30
@@ -33,22 +33,25 @@ class Hsic(NamedTuple):
 class Cka(NamedTuple):
     """CKA of a pair, and the same after each random permutation of the rows of one side."""
 
-    biased: (
-        float  # in [0, 1]; tends to 1 where N is not larger than the widths, whatever the vectors
-    )
+    biased: float  # in [0, 1]; tends to 1 for any vectors if N is not larger than the widths
     unbiased: float  # in [-1, 1]; about 0 for independent sides
     floor_biased: Tuple[float, ...] = ()  # of each permutation
     floor_unbiased: Tuple[float, ...] = ()
 
 
 def hsic_from_sums(count: int, cross: float, trace_x: float, trace_y: float, norms: float) -> Hsic:
-    """Both estimates from sums over centred rows x_i and y_i.
+    """Compute both estimates from sums over centred rows x_i and y_i.
 
-    With K = XXᵀ and L = YYᵀ of centred columns, and a tilde for a zeroed diagonal: every row of K sums to 0, so that
-    1ᵀK̃1 = -tr K, (K̃1)_i = -K_ii, and the three terms of HSIC_1 are tr(K̃L̃) = cross - norms, 1ᵀK̃1 1ᵀL̃1 = tr K tr L and
-    1ᵀK̃L̃1 = norms. HSIC_1 does not change when a side is shifted, so centring is no approximation.
+    With K = XXᵀ and L = YYᵀ of centred columns, and a tilde for a zeroed diagonal: every row of K
+    sums to 0, so that 1ᵀK̃1 = -tr K, (K̃1)_i = -K_ii, and the three terms of HSIC_1 are
+    tr(K̃L̃) = cross - norms, 1ᵀK̃1 1ᵀL̃1 = tr K tr L and 1ᵀK̃L̃1 = norms. HSIC_1 does not change
+    when a side is shifted, so centring is no approximation.
 
-    Of N = ``count``, at least 4: ``cross`` is ‖XᵀY‖² = tr(KL), the traces Σ ‖x_i‖² and Σ ‖y_i‖², ``norms`` Σ ‖x_i‖² ‖y_i‖².
+    Args:
+        count: N, at least 4.
+        cross: ‖XᵀY‖² = tr(KL).
+        trace_x, trace_y: Σ ‖x_i‖² and Σ ‖y_i‖².
+        norms: Σ ‖x_i‖² ‖y_i‖².
 
     Source: Song et al. 2012 (HSIC_1); Nguyen et al. 2021, section 3.
     """
@@ -61,8 +64,9 @@ def hsic_from_sums(count: int, cross: float, trace_x: float, trace_y: float, nor
 class CrossMoments:
     """Sums over row-parallel chunks from which both estimates of HSIC follow; no row is kept.
 
-    Products of a chunk are computed in the dtype of the rows and added in float64. The mean of the first chunk is subtracted
-    from every row before, because what is left of a product of large means after centring would be rounding.
+    Products of a chunk are computed in the dtype of the rows and added in float64. The mean of the
+    first chunk is subtracted from every row before: of a product of large means, centring would
+    leave nothing but rounding.
     """
 
     def __init__(self, width_x: int, width_y: int, device: Optional[torch.device] = None):
@@ -75,13 +79,12 @@ class CrossMoments:
         self._references: List[Tensor] = []
 
     def add(self, x: Tensor, y: Tensor) -> None:
-        """Add a chunk: x (rows, C), y (rows, D), the same sentences; float64 is kept, anything else becomes float32."""
+        """Add a chunk: x (rows, C) and y (rows, D) of the same sentences, float64 or float32."""
         _check_rows(len(x), len(y))
         sides = [side if side.dtype == torch.float64 else side.float() for side in (x, y)]
         if not self._references:
-            self._references = [
-                side[0] + (side - side[0]).mean(0) for side in sides
-            ]  # exact where all rows are equal
+            # By differences, which are exact for equal rows.
+            self._references = [side[0] + (side - side[0]).mean(0) for side in sides]
         sides = [side - reference for side, reference in zip(sides, self._references)]
         norms = [side.square().sum(1, dtype=torch.float64) for side in sides]
         self.count += len(x)
@@ -93,17 +96,18 @@ class CrossMoments:
         self._norms[2] += norms[0] @ norms[1]
 
     def hsic(self) -> Hsic:
-        """Both estimates over all rows added, at least 4.
+        """Compute both estimates over all rows added, at least 4.
 
-        The sums are shifted to the mean first: with means μ and ν, ‖x_i - μ‖² = ‖x_i‖² - 2 x_i·μ + ‖μ‖², and likewise for y.
+        The sums are shifted to the mean first: with means μ and ν,
+        ‖x_i - μ‖² = ‖x_i‖² - 2 x_i·μ + ‖μ‖², and likewise for y.
         """
         check_count(self.count)
         mu, nu = (total / self.count for total in self._sums)
         shift_x, shift_y = mu @ mu, nu @ nu
-        square_x, square_y, both = self._norms
+        square_x, square_y, products = self._norms
         centred = self._product - self.count * torch.outer(mu, nu)
         norms = (
-            both
+            products
             - 2 * nu @ self._weighted[1]
             - 2 * mu @ self._weighted[0]
             + 4 * mu @ self._product @ nu
@@ -126,15 +130,19 @@ def cka_of_pairs(
     space: Optional[str] = None,
     chunk: int = CHUNK,
 ) -> Iterator[Cka]:
-    """Linear CKA of pairs of matrices; everything is checked at once, then a pair is computed when it is asked for.
+    """Compute linear CKA of pairs of matrices, each pair when the iterator reaches it.
+
+    Arguments are checked by the call itself.
 
     Args:
-        matrices: (N, C) each, row-parallel, of any widths; they may lie in memory-mapped files: no more than ``chunk`` rows of
-            each are read at a time, or N rows where Gram matrices are cheaper.
-        pairs: indices of the two sides; what a side has with itself is computed once and kept while pairs need it.
-        permutations: of the rows of the second side, drawn once for all pairs; each costs one more product per pair.
+        matrices: (N, C) each, row-parallel, of any widths. They may be memory-mapped: at most
+            ``chunk`` rows of each are read at a time, or N rows if Gram matrices are cheaper.
+        pairs: indices of the two sides.
+        permutations: of the rows of the second side, drawn once for all pairs; each costs one more
+            product per pair.
         names: of the matrices, for messages.
-        space: ``features`` (products of C x D) or ``sentences`` (Gram matrices of N x N); None takes the cheaper one.
+        space: ``features`` (products of C x D) or ``sentences`` (Gram matrices of N x N); None
+            takes the cheaper.
 
     Source: Kornblith et al. 2019, section 3; Nguyen et al. 2021, section 3; Song et al. 2012.
     """
@@ -144,14 +152,11 @@ def cka_of_pairs(
         raise ValueError(f"chunk must be at least 1 row; got {chunk}")
     if space is not None and space not in SPACES:
         raise ValueError(f"space must be one of {', '.join(SPACES)}; got {space!r}")
-    titles = (
-        list(names)
-        if names is not None
-        else [f"matrix {number}" for number in range(len(matrices))]
-    )
+    if names is None:
+        names = [f"matrix {number}" for number in range(len(matrices))]
     used = sorted({number for pair in pairs for number in pair})
     for number in used:
-        _check_rows(len(matrices[used[0]]), len(matrices[number]), titles[used[0]], titles[number])
+        _check_rows(len(matrices[used[0]]), len(matrices[number]), names[used[0]], names[number])
     count = len(matrices[used[0]]) if used else LEAST
     check_count(count)
     widths = [matrix.size(1) for matrix in matrices]
@@ -159,39 +164,40 @@ def cka_of_pairs(
         space = cheaper_space(count, widths, pairs, permutations)
     generator = torch.Generator().manual_seed(seed)
     orders = [torch.randperm(count, generator=generator) for _ in range(permutations)]
-    side = (
-        _Features(matrices, chunk, device)
-        if space == "features"
-        else _Grams(matrices, pairs, device)
-    )
-    return _each_pair(side, pairs, orders, titles)
+    side: Union[_Features, _Grams]
+    if space == "features":
+        side = _Features(matrices, chunk, device)
+    else:
+        side = _Grams(matrices, pairs, device)
+    return _compute_pairs(side, pairs, orders, names)
 
 
 def linear_cka(x: Tensor, y: Tensor) -> Cka:
-    """CKA of two row-parallel matrices (N, C) and (N, D), without permutations; see :func:`cka_of_pairs`."""
+    """Compute CKA of two row-parallel matrices (N, C) and (N, D), without permutations."""
     return next(cka_of_pairs([x, y], [(0, 1)]))
 
 
 def cheaper_space(
     count: int, widths: Sequence[int], pairs: Sequence[Pair], permutations: int
 ) -> str:
-    """``features`` or ``sentences``: where less is computed.
+    """Choose ``features`` or ``sentences``, by the number of operations.
 
-    A product of features costs 2 N C D operations, for each pair and permutation anew. A Gram matrix costs 2 N² C, twice as much in
-    float64, and then a pair or a permutation costs some passes over N² numbers (counted as 16 operations each). Gram matrices
-    that need more than :data:`GRAM_BYTES` at a time are not considered.
+    A product of features costs 2 N C D operations, for each pair and permutation anew. A Gram
+    matrix costs 2 N² C, twice as much in float64; then a pair or a permutation costs some passes
+    over N² numbers (counted as 16 operations each). Gram matrices that need more than
+    :data:`GRAM_BYTES` at a time are not considered.
     """
     used = {number for pair in pairs for number in pair}
     repeats = 1 + permutations
-    products = sum(widths[a] * widths[b] for a, b in pairs) * repeats + sum(
-        widths[number] ** 2 for number in used
-    )
+    products = repeats * sum(widths[first] * widths[second] for first, second in pairs)
+    products += sum(widths[number] ** 2 for number in used)
     grams = 4 * sum(widths[number] for number in used) + 16 * len(pairs) * repeats
-    fits = _most_alive(pairs) * count**2 * 8 <= GRAM_BYTES
+    fits = _count_grams(pairs) * count**2 * 8 <= GRAM_BYTES
     return "sentences" if fits and count**2 * grams < 2 * count * products else "features"
 
 
 def check_count(count: int) -> None:
+    """Raise ValueError for too few sentences."""
     if count < LEAST:
         raise ValueError(
             f"the unbiased estimate of CKA needs at least {LEAST} sentences; got {count}"
@@ -205,6 +211,7 @@ class _Features:
         self.matrices, self.chunk, self.device = matrices, chunk, device
 
     def hsic(self, first: int, second: int, order: Optional[Tensor] = None) -> Hsic:
+        """Compute both estimates of two matrices, the rows of the second in ``order``."""
         x, y = self.matrices[first], self.matrices[second]
         device = self.device or x.device
         moments = CrossMoments(x.size(1), y.size(1), device)
@@ -214,12 +221,12 @@ class _Features:
             moments.add(x[rows].to(device), part.to(device))
         return moments.hsic()
 
-    def release(self, done: int) -> None:
-        """Nothing is kept between pairs."""
+    def release(self, pair: int) -> None:
+        """Do nothing: no memory is held between pairs."""
 
 
 class _Grams:
-    """HSIC from Gram matrices of centred rows in float64, each kept until the last pair that needs it."""
+    """HSIC from Gram matrices of centred rows in float64, held until the last pair needs them."""
 
     def __init__(
         self, matrices: Sequence[Tensor], pairs: Sequence[Pair], device: Optional[torch.device]
@@ -229,81 +236,83 @@ class _Grams:
         self._grams: Dict[int, Tensor] = {}
 
     def hsic(self, first: int, second: int, order: Optional[Tensor] = None) -> Hsic:
-        k, other = self._gram(first), self._gram(second)
+        """Compute both estimates of two matrices, the rows of the second in ``order``."""
+        k, l = self._gram(first), self._gram(second)  # noqa: E741
         if order is not None:
-            rows = order.to(other.device)
-            other = other[rows][:, rows]
-        cross = torch.dot(k.flatten(), other.flatten())
-        diagonals = k.diagonal(), other.diagonal()
-        norms = diagonals[0] @ diagonals[1]
-        return hsic_from_sums(
-            len(k), float(cross), float(diagonals[0].sum()), float(diagonals[1].sum()), float(norms)
-        )
+            rows = order.to(l.device)
+            l = l[rows][:, rows]  # noqa: E741
+        cross = float(torch.dot(k.flatten(), l.flatten()))
+        norms_x, norms_y = k.diagonal(), l.diagonal()
+        trace_x, trace_y = float(norms_x.sum()), float(norms_y.sum())
+        return hsic_from_sums(len(k), cross, trace_x, trace_y, float(norms_x @ norms_y))
 
-    def release(self, done: int) -> None:
-        """Forget what no pair after number ``done`` needs."""
-        self._grams = {
-            number: gram for number, gram in self._grams.items() if self._last[number] > done
-        }
+    def release(self, pair: int) -> None:
+        """Free the matrices that no pair after number ``pair`` needs."""
+        for number in [number for number in self._grams if self._last[number] <= pair]:
+            del self._grams[number]
 
     def _gram(self, number: int) -> Tensor:
         if number not in self._grams:
             rows = self.matrices[number].to(self.device or self.matrices[number].device).double()
-            rows = rows - rows[0]  # exactly 0 where all rows are equal
+            rows = rows - rows[0]  # exactly 0 if all rows are equal
             rows = rows - rows.mean(0)
             self._grams[number] = rows @ rows.T
         return self._grams[number]
 
 
-def _each_pair(
+def _compute_pairs(
     side: Union[_Features, _Grams],
     pairs: Sequence[Pair],
     orders: Sequence[Tensor],
     names: Sequence[str],
 ) -> Iterator[Cka]:
-    """CKA of one pair after the other; the HSIC of a matrix with itself is computed once."""
-    own: Dict[int, Hsic] = {}
+    """Compute CKA of one pair after the other; the HSIC of a matrix with itself only once."""
+    with_itself: Dict[int, Hsic] = {}
     count = len(side.matrices[pairs[0][0]]) if pairs else 0
-    for done, (first, second) in enumerate(pairs):
+    for pair, (first, second) in enumerate(pairs):
         for number in (first, second):
-            if number not in own:
-                own[number] = _check_varied(side.hsic(number, number), count, names[number])
-        found = [side.hsic(first, second, order) for order in (None, *orders)]
-        scales = [(x * y) ** 0.5 for x, y in zip(own[first], own[second])]
-        biased, unbiased = (tuple(one[kind] / scales[kind] for one in found) for kind in (0, 1))
+            if number not in with_itself:
+                with_itself[number] = side.hsic(number, number)
+                _check_varied(with_itself[number], count, names[number])
+        x, y = with_itself[first], with_itself[second]
+        estimates = [side.hsic(first, second, order) for order in (None, *orders)]
+        biased = tuple(hsic.biased / (x.biased * y.biased) ** 0.5 for hsic in estimates)
+        unbiased = tuple(hsic.unbiased / (x.unbiased * y.unbiased) ** 0.5 for hsic in estimates)
         yield Cka(biased[0], unbiased[0], biased[1:], unbiased[1:])
-        side.release(done)
+        side.release(pair)
 
 
-def _check_varied(own: Hsic, count: int, name: str) -> Hsic:
-    if not math.isfinite(own.biased):
+def _check_varied(hsic: Hsic, count: int, name: str) -> None:
+    """Raise ValueError unless the HSIC of a matrix with itself can divide."""
+    if not math.isfinite(hsic.biased):
         raise ValueError(f"{name}: holds numbers that are not finite; valid: finite vectors")
-    if own.biased <= 0:
+    if hsic.biased <= 0:
         raise ValueError(
-            f"{name}: every sentence has the same vector: CKA would divide by 0; valid: vectors that vary"
+            f"{name}: every sentence has the same vector: CKA would divide by 0; valid: vectors "
+            "that vary"
         )
-    if own.unbiased * count**2 <= ROUNDING * own.biased:
+    if hsic.unbiased * count**2 <= ROUNDING * hsic.biased:
         reason = "the sentences are equally far from each other: unbiased CKA would divide by 0"
         raise ValueError(f"{name}: {reason}; valid: other or more sentences")
-    return own
 
 
-def _check_rows(first: int, second: int, name: str = "x", other: str = "y") -> None:
-    if first != second:
-        raise ValueError(
-            f"CKA needs row-parallel vectors; {name} has {first} rows, {other} {second}"
-        )
+def _check_rows(rows_x: int, rows_y: int, x: str = "x", y: str = "y") -> None:
+    if rows_x != rows_y:
+        raise ValueError(f"CKA needs row-parallel vectors; {x} has {rows_x} rows, {y} {rows_y}")
 
 
 def _last_uses(pairs: Sequence[Pair]) -> Dict[int, int]:
-    """Matrix -> number of the last pair that needs it."""
+    """Map each matrix to the number of the last pair that needs it."""
     return {number: place for place, pair in enumerate(pairs) for number in pair}
 
 
-def _most_alive(pairs: Sequence[Pair]) -> int:
-    """Gram matrices that are kept at a time, at most."""
+def _count_grams(pairs: Sequence[Pair]) -> int:
+    """Count the Gram matrices that are held at a time, at most."""
     last = _last_uses(pairs)
-    first = {number: place for place, pair in reversed([*enumerate(pairs)]) for number in pair}
-    return max(
-        (sum(first[n] <= place <= last[n] for n in last) for place in range(len(pairs))), default=0
-    )
+    alive: Set[int] = set()
+    most = 0
+    for place, pair in enumerate(pairs):
+        alive.update(pair)
+        most = max(most, len(alive))
+        alive = {number for number in alive if last[number] > place}
+    return most

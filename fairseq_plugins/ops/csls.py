@@ -1,4 +1,4 @@
-"""Cross-domain similarity local scaling (CSLS) of two vocabularies, in blocks: partners, ranked partners, how sure they are.
+"""Cross-domain similarity local scaling (CSLS) of two vocabularies, in blocks.
 
 Shape letters of this file: M and N words of the two sides, C width, K ranks.
 """
@@ -22,18 +22,29 @@ class Ranked(NamedTuple):
 
 
 class Certainty(NamedTuple):
-    """How sure the partners of two vocabularies are."""
+    """Measures of how reliable the partners of two vocabularies are."""
 
     mutual: float  # share of the words of both sides, in [0, 1], whose partner's partner they are
     margin: float  # mean difference between the scores of the best and of the second partner
     objective: float  # mean cosine of a word with its nearest word, over both sides
 
 
-class Csls:
-    """CSLS of all pairs: twice the cosine, less the mean cosines of both words with their nearest words of the other side.
+class _Scores(NamedTuple):
+    """Cosines of some words with some of the other side, less half of the latter's means."""
 
-    The sides are (M, C) and (N, C), rows of length 1; the mean is taken over ``neighbours`` words, or the smaller side. For
-    ``block`` and ``workspace`` see :class:`Similarities`.
+    side: int  # 0 or 1, side of the words
+    rows: slice  # the words
+    first: int  # place of the first word of the other side
+    scores: Tensor  # (rows, words of the other side)
+
+
+class Csls:
+    """CSLS of all pairs: twice the cosine, less each word's mean cosine with its nearest words.
+
+    Args:
+        x, y: (M, C) and (N, C), rows of length 1.
+        neighbours: nearest words of the other side that the mean is over; at most the smaller side.
+        block, workspace: see :class:`.neighbours.Similarities`.
 
     Source: Conneau et al. 2018, section 2.3, CSLS(Wx, y) = 2 cos(Wx, y) - r_T(Wx) - r_S(y).
     """
@@ -50,88 +61,105 @@ class Csls:
             raise ValueError(f"--neighbours must be at least 1; got {neighbours}")
         self.similarities = Similarities(x, y, block, workspace)
         near = nearest_similarities(self.similarities, min(neighbours, len(x), len(y)))
-        self.near = [values.mean(1) for values in near]
+        self.means = [cosines.mean(1) for cosines in near]  # r_T of each x, r_S of each y
         self.objective = float((near[0][:, 0].mean() + near[1][:, 0].mean()) / 2)
 
     def ranked(self, depth: int) -> Tuple[Ranked, Ranked]:
-        """The ``depth`` best partners of each word, of both sides; fewer where the other side is smaller."""
+        """Find the ``depth`` best partners of each word of both sides; fewer on a smaller side."""
         if depth < 1:
             raise ValueError(f"--top must be at least 1; got {depth}")
         sides = []
-        for side, found in enumerate(self._best(lambda side, rows: depth)):
-            places = torch.cat([part.places for part in found])
-            scores = torch.cat([part.scores for part in found])
-            sides.append(Ranked(places, 2 * scores - self.near[side][:, None]))
+        for chunks, means in zip(self._find_best(lambda side, rows: depth), self.means):
+            places = torch.cat([chunk.places for chunk in chunks])
+            scores = torch.cat([chunk.scores for chunk in chunks])
+            sides.append(Ranked(places, 2 * scores - means[:, None]))
         return sides[0], sides[1]
 
     def partners(self, ranks: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
-        """One partner of each word of both sides; (M,) and (N,) int64.
+        """Find a partner of each word of both sides.
 
-        ``ranks``, (M,) and (N,) int64, say which one, from 0; the last one where a side has not so many. Fast where neighbouring
-        words have similar ranks. None: the best.
+        Args:
+            ranks: (M,) and (N,) int64, rank of each word's partner, from 0; a rank behind the last
+                counts as the last. None = the best. Fast if neighbouring words have similar ranks.
+
+        Returns:
+            (M,) and (N,) int64.
         """
         if ranks is None:
             forward, backward = self.ranked(1)
             return forward.places[:, 0], backward.places[:, 0]
-        most = [len(self.similarities.y) - 1, len(self.similarities.x) - 1]
-        wanted = [ranks[side].clamp(0, most[side]) for side in (0, 1)]
-        found = self._best(lambda side, rows: int(wanted[side][rows].max()) + 1)
-        chosen = []
-        for side in (0, 1):
-            sizes = [len(part.places) for part in found[side]]
-            pairs = zip(found[side], wanted[side][:, None].split(sizes))
-            chosen.append(torch.cat([part.places.gather(1, rank)[:, 0] for part, rank in pairs]))
-        return chosen[0], chosen[1]
+        sizes = len(self.similarities.x), len(self.similarities.y)
+        clamped = [ranks[0].clamp(0, sizes[1] - 1), ranks[1].clamp(0, sizes[0] - 1)]
+        best = self._find_best(lambda side, rows: int(clamped[side][rows].max()) + 1)
+        partners = []
+        for chunks, side_ranks in zip(best, clamped):
+            chunk_ranks = side_ranks[:, None].split([len(chunk.places) for chunk in chunks])
+            rows = [chunk.places.gather(1, rank) for chunk, rank in zip(chunks, chunk_ranks)]
+            partners.append(torch.cat(rows)[:, 0])
+        return partners[0], partners[1]
 
     def certainty(self) -> Certainty:
-        """How sure the best partners are. With a side of one word there is no second one, and the margin is 0."""
+        """Measure how reliable the best partners are.
+
+        The margin is 0 if a side has one word, and so no second partner.
+        """
         sides = self.ranked(2)
-        partner = [found.places[:, 0] for found in sides]
+        partners = [ranked.places[:, 0] for ranked in sides]
         mutual = total = 0.0
         gaps: List[Tensor] = []
-        for side, found in enumerate(sides):
-            words = torch.arange(len(partner[side]), device=partner[side].device)
-            mutual += float((partner[1 - side][partner[side]] == words).sum())
+        for side, ranked in enumerate(sides):
+            words = torch.arange(len(partners[side]), device=partners[side].device)
+            mutual += float((partners[1 - side][partners[side]] == words).sum())
             total += len(words)
-            gaps.append(found.scores[:, 0] - found.scores[:, -1])
+            gaps.append(ranked.scores[:, 0] - ranked.scores[:, -1])
         return Certainty(mutual / total, float(torch.cat(gaps).mean()), self.objective)
 
-    def _best(self, depth: Callable[[int, slice], int]) -> Tuple[List[Ranked], List[Ranked]]:
-        """The best partners of each chunk of words of both sides, ``depth`` of them; scores lack the word's own part."""
-        found: Tuple[Dict[int, Ranked], Dict[int, Ranked]] = ({}, {})
-        for side, rows, offset, scores in self._scored():
-            wanted = depth(side, rows)
-            new = _largest(scores, wanted)
-            new = Ranked(new.places + offset, new.scores)
-            old = found[side].get(rows.start)
-            if old is not None:
-                values = torch.cat([old.scores, new.scores], 1)
-                best = _largest(values, wanted)
-                new = Ranked(
-                    torch.cat([old.places, new.places], 1).gather(1, best.places), best.scores
-                )
-            found[side][rows.start] = new
-        first, second = ([parts[start] for start in sorted(parts)] for parts in found)
-        return first, second
+    def _find_best(self, depth: Callable[[int, slice], int]) -> Tuple[List[Ranked], List[Ranked]]:
+        """Find the best partners of each chunk of words of both sides.
 
-    def _scored(self) -> Iterator[Tuple[int, slice, int, Tensor]]:
-        """Side, its words, the first word of the other side, and cosines less half of the other side's means."""
-        for here, there, block, turned in self.similarities:
-            for side, own, other, matrix in ((0, here, there, block), (1, there, here, turned)):
-                crowded = self.near[1 - side][other] / 2
-                for rows, part in row_chunks(matrix):
-                    yield (
-                        side,
-                        slice(own.start + rows.start, own.start + rows.stop),
-                        other.start,
-                        part - crowded,
-                    )
+        Their scores lack the mean of the words themselves, which does not change the order.
+
+        Args:
+            depth: (side, words) -> number of partners of each word.
+        """
+        best: Tuple[Dict[int, Ranked], Dict[int, Ranked]] = ({}, {})
+        for side, rows, first, scores in self._score_chunks():
+            count = depth(side, rows)
+            ranked = _rank(scores, count)
+            ranked = Ranked(ranked.places + first, ranked.scores)
+            earlier = best[side].get(rows.start)
+            if earlier is not None:
+                ranked = _merge(earlier, ranked, count)
+            best[side][rows.start] = ranked
+        forward, backward = ([chunks[start] for start in sorted(chunks)] for chunks in best)
+        return forward, backward
+
+    def _score_chunks(self) -> Iterator[_Scores]:
+        """Score the words of both sides, block by block."""
+        for block in self.similarities:
+            yield from self._score_rows(0, block.rows, block.columns, block.cosines)
+            yield from self._score_rows(1, block.columns, block.rows, block.transposed)
+
+    def _score_rows(
+        self, side: int, words: slice, partners: slice, cosines: Tensor
+    ) -> Iterator[_Scores]:
+        crowding = self.means[1 - side][partners] / 2
+        for rows, chunk in row_chunks(cosines):
+            chunk_words = slice(words.start + rows.start, words.start + rows.stop)
+            yield _Scores(side, chunk_words, partners.start, chunk - crowding)
 
 
-def _largest(scores: Tensor, count: int) -> Ranked:
-    """The largest of each row, the largest first; of equal ones the first, where one is wanted."""
+def _rank(scores: Tensor, count: int) -> Ranked:
+    """Find the largest of each row, falling; for a count of 1, the first of equal ones."""
     if count == 1:
-        values, places = scores.max(1, keepdim=True)
-        return Ranked(places, values)
-    values, places = scores.topk(min(count, scores.size(1)), 1)
-    return Ranked(places, values)
+        best, places = scores.max(1, keepdim=True)
+        return Ranked(places, best)
+    best, places = scores.topk(min(count, scores.size(1)), 1)
+    return Ranked(places, best)
+
+
+def _merge(first: Ranked, second: Ranked, count: int) -> Ranked:
+    """Find the best partners among those of two blocks."""
+    best = _rank(torch.cat([first.scores, second.scores], 1), count)
+    places = torch.cat([first.places, second.places], 1)
+    return Ranked(places.gather(1, best.places), best.scores)
