@@ -96,7 +96,7 @@ study: $(STAMPS)/study recipes  ## a study of examples/studies: STUDY=own DATA=D
 test: $(STAMPS)/test $(RECIPES_TESTED)  ## run the tests (DEVICE=cuda for the GPU, DEVICE=pretend for a pretend one, PYTEST_ARGS for a part)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --device $(DEVICE) $(PYTEST_ARGS)
 
-test-pythons:  ## install and test in a fresh clone with each of PYTHONS="python3.10 python3.12" (12 minutes each): the README's table
+test-pythons:  ## install and test in a fresh clone with each of PYTHONS="python3.10 python3.12" (12 minutes each): the table of docs/running.md
 	bash tests/pythons.sh $(PYTHONS)
 
 test-cluster: $(STAMPS)/test $(RECIPES)/.stamp  ## Slurm with two nodes and torchrun on this machine (root; Debian's slurm-wlm, munge; 30 minutes)

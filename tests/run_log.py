@@ -44,7 +44,7 @@ def _commit():
     git = ["git", "-C", str(ROOT)]
     commands = (
         ["rev-parse", "--short", "HEAD"],
-        ["status", "--porcelain", ".", ":!README.md", ":!tests/run_log.jsonl"],
+        ["status", "--porcelain", ".", ":!docs/running.md", ":!tests/run_log.jsonl"],
     )
     commit, changes = (
         subprocess.run([*git, *rest], capture_output=True, text=True, check=False).stdout for rest in commands

@@ -1,4 +1,4 @@
-"""``python -m tests.what_was_run``: the README's tables of what was run, and two tables of docs/running.md.
+"""``python -m tests.what_was_run``: the tables of docs/running.md that say what was run.
 
 Facts are not typed by hand: ``make test-pythons`` and ``make test-cluster`` write the logs, benchmarks their JSON.
 """
@@ -10,7 +10,7 @@ from tests import run_log
 
 ROOT = run_log.ROOT
 CLUSTER = ROOT / "tests" / "cluster" / "log.jsonl"
-PAGE, README = ROOT / "docs" / "running.md", ROOT / "README.md"
+PAGE = ROOT / "docs" / "running.md"
 MADE = "made by python -m tests.what_was_run"
 DEVICES = {"cpu": "", "pretend": ", a pretend accelerator", "cuda": ", GPU"}
 
@@ -75,7 +75,7 @@ def trainings_on_gpus():
 
 
 def rows(runs, facts):
-    """Rows of the README's second table, by name: what was run, and what was not."""
+    """Rows of the second table, by name: what was run, and what was not."""
     tested = [run for run in runs if "reason" not in run]
     machines = [
         json.loads(path.read_text(encoding="utf-8"))["machine"] for path in ROOT.glob("benchmarks/results/*-cpu.json")
@@ -94,7 +94,7 @@ def rows(runs, facts):
             "other GPUs" if gpus else "tests on any GPU" if trained else "any GPU",
         ),
         "several processes": (
-            f"{several} ([table](docs/running.md#clusters))",
+            f"{several} ([table](#clusters))",
             "several machines, GPUs, fully sharded",
         ),
     }
@@ -117,11 +117,11 @@ def pages():
     """The pages with tables and rows put in, by path."""
     runs = run_log.read()
     facts = [json.loads(line) for line in CLUSTER.read_text(encoding="utf-8").splitlines()]
-    readme = between(README.read_text(encoding="utf-8"), "Pythons", of_pythons(runs))
+    page = between(PAGE.read_text(encoding="utf-8"), "Pythons", of_pythons(runs))
     for name, cells in rows(runs, facts).items():
-        readme = put_row(readme, name, cells)
-    page = between(PAGE.read_text(encoding="utf-8"), "processes", of_processes(facts))
-    return {PAGE: between(page, "waits", of_waits(runs)), README: readme}
+        page = put_row(page, name, cells)
+    page = between(page, "processes", of_processes(facts))
+    return {PAGE: between(page, "waits", of_waits(runs))}
 
 
 if __name__ == "__main__":
