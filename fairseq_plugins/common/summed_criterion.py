@@ -1,4 +1,4 @@
-"""Base of criterions whose logged values are all sums, so that batches and processes add up."""
+"""Base of criterions that log sums: over batches and processes the sums are added up."""
 
 import math
 from typing import Any, Dict, List, Tuple
@@ -13,7 +13,7 @@ Logged = Dict[str, Any]
 
 
 class SummedCriterion(FairseqCriterion):
-    """A loss in nats, summed over what ``sample_size`` counts.
+    """Criterion whose loss, in nats, is a sum over ``sample_size`` units (tokens or sentences).
 
     Attributes:
         tasks: registered names of the tasks that the criterion trains; empty means any.
@@ -40,16 +40,18 @@ class SummedCriterion(FairseqCriterion):
         loss: Tensor, sample_size: Any, sample: Dict[str, Any], **sums: Any
     ) -> Tuple[Tensor, Any, Logged]:
         """Assemble the output of ``forward``: loss, sample size, and the sums to log."""
-        counts = {name: sample[name] for name in ("ntokens", "nsentences")}
-        return (
-            loss,
-            sample_size,
-            {"loss": loss.detach(), **counts, "sample_size": sample_size, **sums},
-        )
+        logging_output = {
+            "loss": loss.detach(),
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["nsentences"],
+            "sample_size": sample_size,
+            **sums,
+        }
+        return loss, sample_size, logging_output
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Return True: processes may add up."""
+        """Return True, so that fairseq adds up the logged values of all processes."""
         return True
 
     @classmethod
@@ -59,23 +61,19 @@ class SummedCriterion(FairseqCriterion):
 
     @classmethod
     def log_sums(cls, logging_outputs: List[Logged]) -> None:
-        """Log the sums of :meth:`result`, as numbers."""
+        """Log what :meth:`result` returned for each batch, with numbers in place of tensors."""
         raise NotImplementedError
 
 
 def on_host(logging_outputs: List[Logged]) -> List[Logged]:
-    """Replace tensors by numbers, waiting for the device once."""
-    tensors = [
-        value.double()
-        for log in logging_outputs
-        for value in log.values()
-        if isinstance(value, Tensor)
-    ]
-    numbers = iter(torch.stack(tensors).tolist() if tensors else ())
-    return [
-        {name: next(numbers) if isinstance(value, Tensor) else value for name, value in log.items()}
-        for log in logging_outputs
-    ]
+    """Replace tensors by numbers. All are copied from the device at once, which waits once."""
+    host_logs = [dict(log) for log in logging_outputs]
+    entries = [(log, name) for log in host_logs for name in log if isinstance(log[name], Tensor)]
+    if entries:
+        numbers = torch.stack([log[name].double() for log, name in entries]).tolist()
+        for (log, name), number in zip(entries, numbers):
+            log[name] = number
+    return host_logs
 
 
 def total(logging_outputs: List[Logged], name: str) -> float:
@@ -84,8 +82,12 @@ def total(logging_outputs: List[Logged], name: str) -> float:
 
 
 def log_loss(logging_outputs: List[Logged], name: str = "loss", unit: str = "sample_size") -> None:
-    """Log a loss in bits per unit, which is the name of what counts them."""
-    size = total(logging_outputs, unit)
-    metrics.log_scalar(
-        name, total(logging_outputs, name) / max(size, 1) / math.log(2), size, round=3
-    )
+    """Log a loss in bits per unit.
+
+    Args:
+        name: of the logged sum of losses, in nats.
+        unit: name of the logged number of units.
+    """
+    units = total(logging_outputs, unit)
+    bits = total(logging_outputs, name) / max(units, 1) / math.log(2)
+    metrics.log_scalar(name, bits, units, round=3)
