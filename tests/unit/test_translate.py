@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_plugins import translate
+from fairseq_plugins import model_files, translate
 from fairseq_plugins.__main__ import main
 
 
@@ -24,10 +24,10 @@ def test_the_checkpoint_of_a_folder(files, found, tmp_path):
     for name in files:
         (tmp_path / name).touch()
     if found:
-        assert translate.checkpoint(str(tmp_path)) == translate.checkpoint(str(tmp_path / found)) == tmp_path / found
+        assert model_files.find_checkpoint(str(tmp_path)) == model_files.find_checkpoint(str(tmp_path / found)) == tmp_path / found
         return
     with pytest.raises(ValueError, match=f"MODEL {tmp_path}: holds {', '.join(files) or 'no .pt file'}; valid"):
-        translate.checkpoint(str(tmp_path))
+        model_files.find_checkpoint(str(tmp_path))
 
 
 def test_the_dictionaries_are_beside_the_checkpoint_or_in_the_data_bin(tmp_path):
@@ -37,7 +37,7 @@ def test_the_dictionaries_are_beside_the_checkpoint_or_in_the_data_bin(tmp_path)
     stored, pair = Namespace(data=f"{old}:{tmp_path}"), ["de", "en"]
 
     def folder_of(data=None):
-        return translate.with_dictionaries(translate.data_folders(run / "model.pt", data, stored), stored, pair)
+        return model_files.find_dictionaries(model_files.list_data_folders(run / "model.pt", data, stored), stored, pair)
 
     looked = f"dict.de.txt and dict.en.txt are not in {run} nor in {old}"
     with pytest.raises(ValueError, match=f"--data: {looked}; valid: the data-bin of the training"):
@@ -66,10 +66,10 @@ def test_the_pair(stored, given, found, tmp_path):
     (tmp_path / "train.cs-en.cs.idx").touch()
     options = Namespace(**dict(zip(("source_lang", "target_lang", "lang_pairs"), stored)))
     if found:
-        assert translate.languages(tmp_path, [tmp_path / "none", tmp_path], options, given) == found
+        assert model_files.choose_languages(tmp_path, [tmp_path / "none", tmp_path], options, given) == found
         return
     with pytest.raises(ValueError, match="--source-lang and --target-lang are needed, it was trained on de-en,fr-en"):
-        translate.languages(tmp_path, [tmp_path], options, given)
+        model_files.choose_languages(tmp_path, [tmp_path], options, given)
 
 
 def test_the_segmenter_is_what_preprocess_leaves(tmp_path):
@@ -77,11 +77,11 @@ def test_the_segmenter_is_what_preprocess_leaves(tmp_path):
     for folder in folders:
         folder.mkdir()
     codes, model = folders[1] / "codes.bpe", folders[0] / "sentencepiece.bpe.model"
-    assert translate.segmenter(folders) == []
+    assert model_files.find_segmenter(folders) == []
     codes.touch()
-    assert translate.segmenter(folders) == ["--bpe", "fastbpe", "--bpe-codes", str(codes)]
+    assert model_files.find_segmenter(folders) == ["--bpe", "fastbpe", "--bpe-codes", str(codes)]
     model.touch()
-    assert translate.segmenter(folders) == ["--bpe", "sentencepiece", "--sentencepiece-model", str(model)]
+    assert model_files.find_segmenter(folders) == ["--bpe", "sentencepiece", "--sentencepiece-model", str(model)]
 
 
 def test_a_wrong_line_is_refused_in_one_line(capsys):
@@ -111,29 +111,29 @@ def test_a_folder_of_several_systems(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.pt").touch()
     with pytest.raises(ValueError, match=r"--system at: .* is no folder of several systems"):
-        translate.checkpoint(str(tmp_path), "at")
+        model_files.find_checkpoint(str(tmp_path), "at")
     for systems, default in (({"sga": {}, "at": {}}, "at"), ({"sga": {}, "..": {}, "../x": {}}, "../x")):
         (tmp_path / "translator.json").write_text(json.dumps({"systems": systems, "default": default}))
-        assert translate.checkpoint(str(tmp_path), "sga") == tmp_path / "sga" / "model.pt"
+        assert model_files.find_checkpoint(str(tmp_path), "sga") == tmp_path / "sga" / "model.pt"
         if default == "at":
-            assert translate.checkpoint(str(tmp_path)) == tmp_path / "at" / "model.pt"
-            assert translate.checkpoint(str(tmp_path.parent)) == tmp_path / "at" / "model.pt"
-            assert translate.checkpoint(str(tmp_path.parent), "sga") == tmp_path / "sga" / "model.pt"
+            assert model_files.find_checkpoint(str(tmp_path)) == tmp_path / "at" / "model.pt"
+            assert model_files.find_checkpoint(str(tmp_path.parent)) == tmp_path / "at" / "model.pt"
+            assert model_files.find_checkpoint(str(tmp_path.parent), "sga") == tmp_path / "sga" / "model.pt"
     (tmp_path.parent / "model.pt").touch()
     for asked in ("nat", "..", None):  # None: the default leads out of the folder
         with pytest.raises(ValueError, match=rf"--system {asked or '../x'}: not in .*; valid: sga$"):
-            translate.checkpoint(str(tmp_path), asked)
+            model_files.find_checkpoint(str(tmp_path), asked)
     (tmp_path / "translator.json").write_text('{"systems": 2}')
     with pytest.raises(ValueError, match="--system sga: not in .*; valid: none"):
-        translate.checkpoint(str(tmp_path), "sga")
+        model_files.find_checkpoint(str(tmp_path), "sga")
 
 
 def test_options_of_the_search_beside_a_checkpoint(tmp_path):
-    assert translate.search_options(tmp_path) == []
+    assert model_files.read_search_options(tmp_path) == []
     file = tmp_path / "search.json"
     file.write_text(json.dumps({"beam": 5, "max-len-a": 1.2, "truncate-source": True}))
-    assert translate.search_options(tmp_path) == ["--beam", "5", "--max-len-a", "1.2", "--truncate-source"]
+    assert model_files.read_search_options(tmp_path) == ["--beam", "5", "--max-len-a", "1.2", "--truncate-source"]
     for other in ({"user-dir": "x"}, {"beam": "5"}, {"path": 1}, {"lenpen": float("nan")}):
         file.write_text(json.dumps(other))
         with pytest.raises(ValueError, match=r"search\.json: .*; valid: numbers of beam, "):
-            translate.search_options(tmp_path)
+            model_files.read_search_options(tmp_path)
