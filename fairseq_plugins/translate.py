@@ -138,24 +138,24 @@ def translate_text(translator: Translator, source: str, output: IO[str]) -> None
         output: gets the translations.
     """
     lines = (line.strip() for line in read_lines(source))
-    done, start = 0, time.monotonic()
+    count, start = 0, time.monotonic()
     last_report = start
     while True:
         buffer = list(islice(lines, translator.cfg.interactive.buffer_size))
         if not buffer:
             break
-        for number, best in enumerate(translator.translate(buffer, done + 1), start=done + 1):
+        for number, best in enumerate(translator.translate(buffer, count + 1), start=count + 1):
             if translator.cfg.generation.nbest > 1:
                 output.writelines(f"{number}\t{score:.4f}\t{text}\n" for score, text in best)
             else:
                 output.write((best[0].text if best else "") + "\n")
         output.flush()
-        done += len(buffer)
+        count += len(buffer)
         now = time.monotonic()
         if now - last_report >= REPORT_SECONDS:
-            logger.info("%s lines, %.1f lines/s", f"{done:,}", done / (now - start))
+            logger.info("%s lines, %.1f lines/s", f"{count:,}", count / (now - start))
             last_report = now
-    logger.info("done: %s lines in %.0f s", f"{done:,}", time.monotonic() - start)
+    logger.info("done: %s lines in %.0f s", f"{count:,}", time.monotonic() - start)
 
 
 def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translator:

@@ -56,6 +56,7 @@ def defaults_of(options: Any) -> Dict[str, Any]:
 
 
 Size = Optional[int]
+"""Size of a model; None = the default of another model."""
 
 
 def sizes_of(side: str, layers: Size, width: Size, ffn_width: Size, heads: Size) -> Dict[str, Any]:
@@ -144,17 +145,12 @@ def check_choices(args: Any, choices: Dict[str, Iterable[Any]]) -> None:
 
 def check_positive(args: Any, *names: str) -> None:
     """Raise ValueError for an option below 1; None passes."""
-    for name in names:
-        number = getattr(args, name)
-        if number is not None and number < 1:
-            raise ValueError(f"{flag(name)} must be at least 1; got {number}")
+    check_range(args, "[1, inf)", *names)
 
 
 def check_dropout(args: Any, *names: str) -> None:
-    """Raise ValueError for an option outside [0, 1)."""
-    for name in names:
-        if not 0.0 <= getattr(args, name) < 1.0:
-            raise ValueError(f"{flag(name)} must lie in [0, 1); got {getattr(args, name)}")
+    """Raise ValueError for an option outside [0, 1); None passes."""
+    check_range(args, "[0, 1)", *names)
 
 
 def check_wiring(args: Any, wiring: Mapping[str, Any], origin: str) -> None:

@@ -75,7 +75,8 @@ def draw_texts(
         (N,) int64, numbers of texts counted through all streams.
     """
     total = int(sum(sizes))
-    # np.round: a share of 11.999999999 texts is a share of 12.
+    # One random offset moves all ends, so each count is its share rounded up or down. np.round:
+    # a share of 11.999999999 texts is a share of 12.
     ends = np.floor(np.round(np.cumsum(probabilities) * total, 6) + rng.random()).astype(np.int64)
     counts = np.diff(ends, prepend=0)
     texts: List[np.ndarray] = []

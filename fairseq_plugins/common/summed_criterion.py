@@ -9,6 +9,8 @@ from fairseq.logging import metrics
 from fairseq.tasks import TASK_REGISTRY
 from torch import Tensor
 
+from .own_run import registered_name
+
 Logged = Dict[str, Any]
 
 
@@ -27,11 +29,9 @@ class SummedCriterion(FairseqCriterion):
         trainable = tuple(TASK_REGISTRY[name] for name in cls.tasks)
         if trainable and not isinstance(task, trainable):
             names = {criterion: name for name, criterion in CRITERION_REGISTRY.items()}
-            task_names = {task_class: name for name, task_class in TASK_REGISTRY.items()}
             raise ValueError(
-                f"--criterion {names.get(cls, cls.__name__)} with --task "
-                f"{task_names.get(type(task), type(task).__name__)}: the criterion is for "
-                f"--task {' or '.join(cls.tasks)}"
+                f"--criterion {names.get(cls, cls.__name__)} with --task {registered_name(task)}: "
+                f"the criterion is for --task {' or '.join(cls.tasks)}"
             )
         return super().build_criterion(cfg, task)
 
@@ -57,7 +57,7 @@ class SummedCriterion(FairseqCriterion):
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Logged]) -> None:
         """Log the sums of all batches and processes."""
-        cls.log_sums(on_host(logging_outputs))
+        cls.log_sums(copy_to_host(logging_outputs))
 
     @classmethod
     def log_sums(cls, logging_outputs: List[Logged]) -> None:
@@ -65,7 +65,7 @@ class SummedCriterion(FairseqCriterion):
         raise NotImplementedError
 
 
-def on_host(logging_outputs: List[Logged]) -> List[Logged]:
+def copy_to_host(logging_outputs: List[Logged]) -> List[Logged]:
     """Replace tensors by numbers. All are copied from the device at once, which waits once."""
     host_logs = [dict(log) for log in logging_outputs]
     entries = [(log, name) for log in host_logs for name in log if isinstance(log[name], Tensor)]

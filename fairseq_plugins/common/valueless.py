@@ -33,7 +33,7 @@ def drop_values(module: nn.Module, dtype: torch.dtype = torch.float32) -> None:
             if isinstance(tensor, nn.Parameter):
                 empty = nn.Parameter(empty, requires_grad=tensor.requires_grad)
             vars(empty).update(vars(tensor))
-            torch.utils.swap_tensors(tensor, empty)
+            torch.utils.swap_tensors(tensor, empty)  # every reference to the tensor stays valid
 
 
 class Valueless(TorchDispatchMode):

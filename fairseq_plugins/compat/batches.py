@@ -49,6 +49,7 @@ NUMPY2 = Patch(
 
 @LOST_SENTENCES.probe
 def _loses_sentences() -> bool:
+    """Return True if three sentences, fewer than the multiple of a batch, are in no batch."""
     from fairseq.data import data_utils
 
     sizes = np.ones(3, dtype=np.int64)
@@ -92,6 +93,11 @@ def batch_by_size(
 
 @EPOCH_RESUME.probe
 def _resume_changes_batches() -> bool:
+    """Return True if batches or noise depend on the epoch in which the process started.
+
+    fairseq seeds the batches by the epoch in which it makes them. Versions that reuse a data loader
+    also keep its workers, whose datasets never learn of a later epoch.
+    """
     from fairseq.tasks import FairseqTask
 
     causes = ("numpy_seed(seed + epoch)", "reuse_dataloader=reuse_dataloader")
@@ -135,6 +141,7 @@ def begin_epoch(stock: Any, trainer: Any, epoch: int) -> None:
 
 @RESAMPLED_ORDER.probe
 def _sorts_once() -> bool:
+    """Return True if the task sorts its texts when it loads them, which it does once."""
     from fairseq.tasks.multilingual_denoising import MultilingualDenoisingTask
 
     return source_has(MultilingualDenoisingTask.load_dataset, "SortDataset(")
@@ -168,7 +175,10 @@ def _is_resampled(dataset: Any) -> bool:
 
 
 def _hydra_left_unset(cfg: Any) -> bool:
-    """Return True in a hydra run if neither its command line nor its YAML file sets the option."""
+    """Return True in a hydra run if neither its command line nor its YAML file sets the option.
+
+    The configuration alone does not tell: the default is False, as after an explicit False.
+    """
     from hydra.core.hydra_config import HydraConfig
 
     if not HydraConfig.initialized() or cfg.dataset.get(OPTION, True):
@@ -190,6 +200,7 @@ def _hydra_left_unset(cfg: Any) -> bool:
 
 @NUMPY2.probe
 def _lacks_long() -> bool:
+    """Return True if fairseq reads ``np.compat.long`` and the installed numpy has none."""
     from fairseq.data import token_block_dataset
 
     return "compat" not in vars(np) and source_has(token_block_dataset, "np.compat.long")

@@ -27,6 +27,14 @@ LEGACY_MAGIC = b"TNTIDX\x00\x00"
 LEGACY_HEADER = struct.Struct("<8sQQQQQ")  # + bytes of a number, dimensions of all rows
 
 
+class Header(NamedTuple):
+    """Header of an index."""
+
+    dtype: np.dtype  # of the ids
+    rows: int
+    size: int  # bytes of the header
+
+
 class Rows(NamedTuple):
     """The rows of a data-bin, as its index describes them."""
 
@@ -78,11 +86,12 @@ def _check_mmap(path: str) -> Rows:
     Its index holds, behind the header, the length of each row and where it starts in bytes.
     """
     index = f"{path}.idx"
-    dtype, count, start = _read_header(index, MMAP_MAGIC, MMAP_HEADER)
-    sizes, places = _map_arrays(index, start, (np.int32, count), (np.int64, count))
-    rows = Rows(_map_ids(path, dtype, sizes), sizes, shift=0)
+    header = _read_header(index, MMAP_MAGIC, MMAP_HEADER)
+    shapes = ((np.int32, header.rows), (np.int64, header.rows))
+    sizes, places = _map_arrays(index, header.size, *shapes)
+    rows = Rows(_map_ids(path, header.dtype, sizes), sizes, shift=0)
     for block in rows.blocks():
-        starts = (block.ends - block.lengths) * dtype.itemsize
+        starts = (block.ends - block.lengths) * header.dtype.itemsize
         if not np.array_equal(places[block.rows], starts):
             raise _wrong_places(index)
     return rows
@@ -95,11 +104,11 @@ def _check_legacy(path: str) -> Rows:
     number, and the length of each row. Rows have one dimension each.
     """
     index = f"{path}.idx"
-    dtype, count, start = _read_header(index, LEGACY_MAGIC, LEGACY_HEADER)
-    with_total, without_total = (np.int64, count + 1), (np.int64, count)
-    arrays = _map_arrays(index, start, with_total, with_total, without_total)
-    dimensions, places, sizes = arrays
-    rows = Rows(_map_ids(path, dtype, sizes), sizes, shift=1)
+    header = _read_header(index, LEGACY_MAGIC, LEGACY_HEADER)
+    count = header.rows
+    shapes = ((np.int64, count + 1), (np.int64, count + 1), (np.int64, count))
+    dimensions, places, sizes = _map_arrays(index, header.size, *shapes)
+    rows = Rows(_map_ids(path, header.dtype, sizes), sizes, shift=1)
     if (int(dimensions[count]), int(places[count])) != (count, len(rows.ids)):
         raise _wrong_places(index)
     for block in rows.blocks():
@@ -111,8 +120,8 @@ def _check_legacy(path: str) -> Rows:
     return rows
 
 
-def _read_header(index: str, magic: bytes, layout: struct.Struct) -> Tuple[np.dtype, int, int]:
-    """Return the type of the ids, the number of rows, and the length of the header in bytes."""
+def _read_header(index: str, magic: bytes, layout: struct.Struct) -> Header:
+    """Read the header of an index; raise ValueError if it does not begin with ``magic``."""
     from fairseq.data.indexed_dataset import _code_to_dtype
 
     with open(index, "rb") as stream:
@@ -129,11 +138,11 @@ def _read_header(index: str, magic: bytes, layout: struct.Struct) -> Tuple[np.dt
         raise _damaged(index, f"names the number type {code}, expected one of {valid}")
     dtype = np.dtype(_code_to_dtype[code])
     if layout is MMAP_HEADER:
-        return dtype, numbers[0], layout.size
+        return Header(dtype, numbers[0], layout.size)
     item_bytes, count, dimensions = numbers
     if item_bytes != dtype.itemsize or dimensions != count:
         raise _damaged(index, f"does not describe rows of {dtype}")
-    return dtype, count, layout.size
+    return Header(dtype, count, layout.size)
 
 
 def _map_arrays(index: str, start: int, *shapes: Tuple[Any, int]) -> List[np.ndarray]:

@@ -34,6 +34,7 @@ BEAM_SIZE = Patch(
 
 @MBART_TASK.probe
 def _lacks_args() -> bool:
+    """Return True if the task reads ``self.args``, which neither it nor a base class sets."""
     from fairseq.tasks import LegacyFairseqTask
     from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
@@ -66,6 +67,7 @@ def alias_args() -> None:
 
 @MBART_LANGUAGES.probe
 def _compares_nothing() -> bool:
+    """Return True if the task has no method that would store or compare its languages."""
     from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
     return not {"state_dict", "build_model"} & set(vars(TranslationFromPretrainedBARTTask))
@@ -107,6 +109,7 @@ def load_state_dict(stock: Any, task: Any, state: Dict[str, Any]) -> None:
 
 @BEAM_SIZE.probe
 def _stays_set() -> bool:
+    """Return True if building a generator sets the beam size of its models."""
     from fairseq.sequence_generator import EnsembleModel
 
     beam_sizes: List[int] = []
@@ -133,9 +136,10 @@ def generate(stock: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
     from fairseq.sequence_generator import EnsembleModel
 
     ensemble = generator.model
+    set_stock_beam_size = EnsembleModel.set_decoder_beam_size.__wrapped__
     before = [(module, _beam_attributes(module)) for module in ensemble.modules()]
     try:
-        EnsembleModel.set_decoder_beam_size.__wrapped__(ensemble, generator.beam_size)
+        set_stock_beam_size(ensemble, generator.beam_size)
         return stock(generator, *args, **kwargs)
     finally:
         for module, attributes in before:

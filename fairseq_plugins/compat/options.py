@@ -25,6 +25,7 @@ TWICE_JOINED = Patch(
 
 @BF16.probe
 def _bf16_means_tpu() -> bool:
+    """Return True if parsing ``--bf16`` alone sets ``tpu``."""
     from fairseq import options
 
     parser = ArgumentParser()

@@ -72,6 +72,7 @@ def _join_job(training: Any) -> None:
 
 @CPU_PROCESSES.probe
 def _needs_gpus() -> bool:
+    """Return True if fairseq passes device ids for every model that it wraps."""
     from fairseq.models import distributed_fairseq_model
 
     wrap = distributed_fairseq_model.DistributedFairseqModel
@@ -140,6 +141,7 @@ def wrap_model(stock: Any, module: torch.nn.Module, **kwargs: Any) -> torch.nn.M
 
 @DISTRIBUTED_OBJECTS.probe
 def _cannot_broadcast() -> bool:
+    """Return True if fairseq reads objects by torch's default, which refuses them since 2.6."""
     from fairseq.distributed import utils
 
     return not source_has(utils._broadcast_object_slow, "weights_only=False")

@@ -71,6 +71,7 @@ def _failed_write(path: str, error: OSError) -> OSError:
 
 @ATOMIC_COPIES.probe
 def _copies_in_place() -> bool:
+    """Return True if fairseq copies a checkpoint onto its final name."""
     from fairseq.file_io import PathManager
 
     return source_has(PathManager.copy, "shutil.copyfile(src_path, dst_path)")

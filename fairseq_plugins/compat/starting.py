@@ -57,6 +57,7 @@ def is_same_run(cfg: Any) -> bool:
 
 @MISSING_START.probe
 def _starts_from_nothing() -> bool:
+    """Return True if fairseq only logs that a checkpoint is missing."""
     from fairseq.trainer import Trainer
 
     return source_has(Trainer.load_checkpoint, 'logger.info("No existing checkpoint found {}"')

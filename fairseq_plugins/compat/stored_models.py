@@ -44,6 +44,7 @@ def build_model(stock: Any, cfg: Any, task: Any, from_checkpoint: bool = False) 
 
 @ENCODER_FAST_PATH.probe
 def _takes_fast_path() -> bool:
+    """Return True if the encoder layer calls torch's fused layer."""
     from fairseq.modules import transformer_layer
 
     forward = transformer_layer.TransformerEncoderLayerBase.forward
@@ -78,6 +79,7 @@ def drop_retired(cfg: Any) -> Any:
 
 @RETIRED_OPTIONS.probe
 def _refuses_unknown_options() -> bool:
+    """Return True if fairseq sets up a task from all stored options, known or not."""
     from fairseq import tasks
 
     return not source_has(tasks.setup_task, "remove_missing")

@@ -4,7 +4,7 @@ import glob
 import logging
 import os
 from dataclasses import dataclass
-from typing import Any, List
+from typing import Any
 
 import numpy as np
 from fairseq.tasks import register_task
@@ -56,10 +56,9 @@ class TLMPretrainingTask(SharedDictionaryTask):
     ) -> None:
         """Build the split: one dataset per pair and per monolingual language, concatenated."""
         texts = [(pair, self.sides(split, pair)) for pair in self.pairs]
-        texts += [(language, [self._text(split, language)]) for language in self.languages]
-        datasets: List[TLMDataset] = []
+        texts += [(language, [self._load_text(split, language)]) for language in self.languages]
+        cfg, datasets = self.cfg, []
         for stream, (name, sides) in enumerate(texts):
-            cfg = self.cfg
             masking = MaskingConfig(cfg.mask_prob, cfg.one_side_prob, cfg.seed, stream)
             sizes = [side.sizes for side in sides]
             dataset = TLMDataset(sides, sizes, self.dictionary, masking)
@@ -68,7 +67,7 @@ class TLMPretrainingTask(SharedDictionaryTask):
             datasets.append(dataset)
         self.datasets[split] = _InFileOrder(datasets, self.cfg.seed)
 
-    def _text(self, split: str, language: str) -> Any:
+    def _load_text(self, split: str, language: str) -> Any:
         """Load a language's text: its own file, else a side of ``--pairs`` or of the data-bin."""
         prefix = self.prefix(split)
         files = sorted(glob.glob(f"{glob.escape(prefix)}.*-*.{glob.escape(language)}.idx"))

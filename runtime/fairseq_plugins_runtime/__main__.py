@@ -101,7 +101,7 @@ def translate(argv: Sequence[str]) -> int:
 
 def work(model: Translator, args: argparse.Namespace, output: IO[str]) -> None:
     """Translate the input into ``output``, buffer by buffer."""
-    lines, done, start = read_lines(args.input), 0, time.monotonic()
+    lines, count, start = read_lines(args.input), 0, time.monotonic()
     from_terminal = args.input == "-" and sys.stdin.isatty()
     size = args.buffer_size or (1 if from_terminal else BUFFER_LINES)
     last_report = start
@@ -110,16 +110,16 @@ def work(model: Translator, args: argparse.Namespace, output: IO[str]) -> None:
         if not buffer:
             break
         texts = model.translate(
-            buffer, args.source_lang, args.target_lang, args.batch_tokens, done + 1
+            buffer, args.source_lang, args.target_lang, args.batch_tokens, count + 1
         )
         output.writelines(f"{text}\n" for text in texts)
         output.flush()
-        done += len(buffer)
+        count += len(buffer)
         now = time.monotonic()
         if now - last_report >= REPORT_SECONDS:
-            logger.info("%s lines, %.1f lines/s", f"{done:,}", done / (now - start))
+            logger.info("%s lines, %.1f lines/s", f"{count:,}", count / (now - start))
             last_report = now
-    logger.info("done: %s lines in %.0f s", f"{done:,}", time.monotonic() - start)
+    logger.info("done: %s lines in %.0f s", f"{count:,}", time.monotonic() - start)
 
 
 def read_lines(path: str) -> Iterator[str]:

@@ -220,9 +220,9 @@ class Beams:
         candidates = self._best(scores, ids)
         ends = (candidates.tokens == self.eos) & (candidates.scores != NOTHING)
         ends[:, : self.width] &= ~self.ignored
-        done = self._finish(candidates, ends)
-        staying = np.flatnonzero(~done)
-        if done.any():
+        is_done = self._finish(candidates, ends)
+        staying = np.flatnonzero(~is_done)
+        if is_done.any():
             self.active, self.limits, ends = (
                 self.active[staying],
                 self.limits[staying],
@@ -231,7 +231,7 @@ class Beams:
             self.ignored = self.ignored[staying]
             candidates = Candidates(*(part[staying] for part in candidates))
         self._continue(candidates, ends, staying)
-        return staying if done.any() else None
+        return staying if is_done.any() else None
 
     def _best(self, scores: np.ndarray, ids: np.ndarray) -> Candidates:
         """Return the best 2 K candidates of each sentence.

@@ -124,7 +124,7 @@ class Folder:
         number = self.model.integer("format", 1)
         if number > FORMAT:
             raise ModelError(
-                f"{self.model.where}: format {number} is newer than this version reads; "
+                f"{self.model.place}: format {number} is newer than this version reads; "
                 f"valid: 1 to {FORMAT}, or a newer fairseq_plugins_runtime"
             )
 
@@ -143,7 +143,7 @@ class Folder:
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
             raise ModelError(
-                f"{self.model.where}: files {name[:60]!r}; valid: names of files in its folder"
+                f"{self.model.place}: files {name[:60]!r}; valid: names of files in its folder"
             )
         path = self.path / name
         if not path.is_file():

@@ -26,13 +26,13 @@ def shown(value: Any) -> str:
 class Values:
     """Entries of a JSON object. Each method checks an entry; ModelError if it is not valid."""
 
-    def __init__(self, values: Dict[str, Any], where: str) -> None:
-        self.values, self.where = values, where
+    def __init__(self, values: Dict[str, Any], place: str) -> None:
+        self.values, self.place = values, place
 
     def error(self, name: str, valid: str) -> ModelError:
         """Build the error of an entry."""
         fault = shown(self.values[name]) if name in self.values else "is missing"
-        return ModelError(f"{self.where}: {name} {fault}; valid: {valid}")
+        return ModelError(f"{self.place}: {name} {fault}; valid: {valid}")
 
     def text(self, name: str) -> str:
         """Return a string."""
@@ -100,7 +100,7 @@ class Values:
         value = self.values.get(name)
         if not isinstance(value, dict):
             raise self.error(name, "an object")
-        return Values(value, f"{self.where}: {name}")
+        return Values(value, f"{self.place}: {name}")
 
     def parts(self, name: str) -> List["Values"]:
         """Return a list of at least one object."""
@@ -111,7 +111,7 @@ class Values:
             or not all(isinstance(item, dict) for item in value)
         ):
             raise self.error(name, "a list of objects, at least one")
-        return [Values(item, f"{self.where}: {name}") for item in value]
+        return [Values(item, f"{self.place}: {name}") for item in value]
 
 
 def read(path: Path) -> Values:

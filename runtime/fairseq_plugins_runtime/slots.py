@@ -328,9 +328,9 @@ def lowest_scores(scores: np.ndarray, counts: np.ndarray, lengths: np.ndarray) -
     return rank < counts[:, None]
 
 
-def _equal(rows: np.ndarray, others: np.ndarray, outside: np.ndarray) -> np.ndarray:
+def _equal(rows: np.ndarray, references: np.ndarray, outside: np.ndarray) -> np.ndarray:
     """Compare rows (B, T) with those of an array that may be wider, without padding. (B,) bool."""
-    return ((rows == others[:, : rows.shape[1]]) | outside).all(axis=1)
+    return ((rows == references[:, : rows.shape[1]]) | outside).all(axis=1)
 
 
 def _put(path: Path, new: Path, active: np.ndarray) -> Path:

@@ -137,6 +137,7 @@ class Service:
         texts, lines, costs = await self._run(self._split, model, question)
 
         def translate(batch: List[str]) -> List[str]:
+            """Translate lines of this pair."""
             return model.translate(batch, source, target)
 
         job = Job(question.pair, translate, lines, costs)
@@ -153,6 +154,7 @@ class Service:
         _, lines, costs = await self._run(self._split, model, question)
 
         def trace(batch: List[str]) -> List[List[List[str]]]:
+            """Trace lines of this pair."""
             return [model.trace(line, source, target) for line in batch]
 
         job = Job(("trace", question.pair), trace, lines, costs)
@@ -258,6 +260,7 @@ def create_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        """Start the queue, and stop it at the end."""
         service.batcher.start()
         yield
         service.batcher.close()
@@ -292,6 +295,7 @@ def create_app(service: Service) -> FastAPI:
 
 def _asking(service: Service, ask: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
+        """Answer a request."""
         return await service.answer(request, ask)
 
     return route
@@ -299,6 +303,7 @@ def _asking(service: Service, ask: Handler) -> Callable[[Request], Awaitable[Res
 
 def _constant(response: Response) -> Callable[[], Awaitable[Response]]:
     async def route() -> Response:
+        """Return the answer."""
         return response
 
     return route
@@ -336,6 +341,7 @@ class Secured:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async def sending(message: Any) -> None:
+            """Add the headers where an answer starts."""
             if message["type"] == "http.response.start":
                 headers: List[Tuple[bytes, bytes]] = list(message.get("headers", ()))
                 message = {**message, "headers": [*headers, *HEADERS]}

@@ -41,13 +41,13 @@ class Job:
     ) -> None:
         self.group, self.run, self.lines, self.costs = group, run, lines, costs
         self.future: Future[List[Any]] = Future()
-        self.taken = 0  # lines that went into a batch
+        self.next_line = 0  # number of the first line that is in no batch
         self._results: List[Any] = []
 
     @property
     def waiting(self) -> bool:
         """Return True if some lines are in no batch yet."""
-        return self.taken < len(self.lines) and not self.future.done()
+        return self.next_line < len(self.lines) and not self.future.done()
 
     def take(self, room: int, first: bool) -> List[int]:
         """Take the next lines that fit into ``room`` tokens; return their numbers.
@@ -55,12 +55,12 @@ class Job:
         With ``first`` at least a line is taken, however long it is.
         """
         numbers: List[int] = []
-        while self.taken < len(self.lines) and (
-            self.costs[self.taken] <= room or (first and not numbers)
+        while self.next_line < len(self.lines) and (
+            self.costs[self.next_line] <= room or (first and not numbers)
         ):
-            room -= self.costs[self.taken]
-            numbers.append(self.taken)
-            self.taken += 1
+            room -= self.costs[self.next_line]
+            numbers.append(self.next_line)
+            self.next_line += 1
         return numbers
 
     def receive(self, results: Sequence[Any]) -> None:

@@ -176,6 +176,7 @@ class MultipartForm:
     @staticmethod
     def _collect(buffer: bytearray) -> Any:
         def append(data: bytes, start: int, end: int) -> None:
+            """Append a part of the data to the buffer."""
             buffer.extend(memoryview(data)[start:end])
 
         return append

@@ -26,6 +26,7 @@ class Protocol(H11Protocol):
     """Read connections in small pieces, so that no piece keeps the event loop busy for long."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Limit how much is read at a time."""
         super().connection_made(transport)
         transport.max_size = READ_BYTES  # type: ignore[attr-defined]
 
@@ -38,12 +39,14 @@ class Server(uvicorn.Server):
         self.service = service
 
     async def startup(self, sockets: Optional[List[socket.socket]] = None) -> None:
+        """Listen, and log the address."""
         await super().startup(sockets)
         host, port = (sockets or [])[0].getsockname()[:2]
         pairs = ", ".join("-".join(pair) for pair in self.service.models)
         logger.info("serving %s at http://%s:%d", pairs, f"[{host}]" if ":" in host else host, port)
 
     async def shutdown(self, sockets: Optional[List[socket.socket]] = None) -> None:
+        """Refuse waiting requests, and answer those in work."""
         logger.info("stopping: %d open requests", self.service.open)
         self.service.batcher.close()
         await super().shutdown(sockets)
