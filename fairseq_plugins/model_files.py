@@ -92,19 +92,19 @@ def _choose_system(folder: Path, system: Optional[str]) -> str:
 # ---- Languages, dictionaries, pieces and search options. ----
 
 
-def list_data_folders(path: Path, data: Optional[str], stored: Any) -> List[Path]:
+def list_data_folders(path: Path, data: Optional[str], task_options: Any) -> List[Path]:
     """List folders that may have the dictionaries.
 
     These are ``--data`` alone or, without it, the checkpoint's folder and the training's data-bin.
     """
     if data:
         return [Path(data)]
-    training_data = utils.split_paths(str(stored.data))[:1] if stored.data else []
+    training_data = utils.split_paths(str(task_options.data))[:1] if task_options.data else []
     return [path.parent, *map(Path, training_data)]
 
 
 def choose_languages(
-    path: Path, folders: Sequence[Path], stored: Any, options: Sequence[Optional[str]]
+    path: Path, folders: Sequence[Path], task_options: Any, options: Sequence[Optional[str]]
 ) -> List[str]:
     """Choose source and target language.
 
@@ -114,14 +114,14 @@ def choose_languages(
     Args:
         path: checkpoint, for messages.
         folders: data-bins.
-        stored: options of the checkpoint's task.
+        task_options: options of the checkpoint's task.
         options: ``--source-lang`` and ``--target-lang``.
 
     Raises:
         ValueError: no language for a model of several pairs, or without a data-bin.
     """
-    source, target = options[0] or stored.source_lang, options[1] or stored.target_lang
-    lang_pairs = getattr(stored, "lang_pairs", None)
+    source, target = options[0] or task_options.source_lang, options[1] or task_options.target_lang
+    lang_pairs = getattr(task_options, "lang_pairs", None)
     for folder in folders:
         if None in (source, target) and not lang_pairs and folder.is_dir():
             data_source, data_target = data_utils.infer_language_pair(str(folder))
@@ -133,7 +133,7 @@ def choose_languages(
     return [source, target]
 
 
-def find_dictionaries(folders: Sequence[Path], stored: Any, pair: Sequence[str]) -> Path:
+def find_dictionaries(folders: Sequence[Path], task_options: Any, pair: Sequence[str]) -> Path:
     """Return the first folder with the dictionaries of a pair.
 
     Raises:
@@ -143,7 +143,7 @@ def find_dictionaries(folders: Sequence[Path], stored: Any, pair: Sequence[str])
     for folder in folders:
         if all((folder / name).is_file() for name in names):
             return folder
-    if getattr(stored, "fixed_dictionary", None):  # a file of any name for all languages
+    if getattr(task_options, "fixed_dictionary", None):  # a file of any name for all languages
         return folders[-1]
     places = " nor in ".join(map(str, folders))
     missing = f"{' and '.join(names)} are not in {places}"

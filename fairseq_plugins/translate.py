@@ -158,23 +158,23 @@ def translate_text(translator: Translator, source: str, output: IO[str]) -> None
     logger.info("done: %s lines in %.0f s", f"{count:,}", time.monotonic() - start)
 
 
-def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translator:
+def load(path: Path, args: argparse.Namespace, words: Sequence[str]) -> Translator:
     """Read a checkpoint and make it ready to translate.
 
     Args:
         args: options of :func:`build_parser`.
-        rest: words that fairseq's parser reads.
+        words: words that fairseq's parser reads.
 
     Raises:
         ValueError: the checkpoint does not translate, or a file or an option is missing.
     """
     state = read_state(path)
-    stored = state["cfg"].task
-    if not translates(stored):
-        fault = f"was trained with --task {stored._name}, which does not translate"
+    task_options = state["cfg"].task
+    if not translates(task_options):
+        fault = f"was trained with --task {task_options._name}, which does not translate"
         raise ValueError(f"MODEL {path}: {fault}")
-    line = _build_line(path, args, stored)
-    cfg = override_options([*line, *read_search_options(path.parent), *rest], state)
+    line = _build_line(path, args, task_options)
+    cfg = override_options([*line, *read_search_options(path.parent), *words], state)
     if not cfg.generation.no_seed_provided:
         np.random.seed(cfg.common.seed)
         utils.set_torch_seed(cfg.common.seed)
@@ -190,17 +190,19 @@ def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translato
     return Translator(cfg, task, model, task.build_generator([model], cfg.generation), encoders)
 
 
-def _build_line(path: Path, args: argparse.Namespace, stored: Any) -> List[str]:
+def _build_line(path: Path, args: argparse.Namespace, task_options: Any) -> List[str]:
     """Build the command line of ``fairseq-interactive`` for a checkpoint.
 
     Args:
         args: options of :func:`build_parser`.
-        stored: options of the checkpoint's task.
+        task_options: options of the checkpoint's task.
     """
-    folders = list_data_folders(path, args.data, stored)
-    source, target = choose_languages(path, folders, stored, (args.source_lang, args.target_lang))
-    folder = find_dictionaries(folders, stored, (source, target))
-    line = [str(folder), "--path", str(path), "--task", stored._name]
+    folders = list_data_folders(path, args.data, task_options)
+    source, target = choose_languages(
+        path, folders, task_options, (args.source_lang, args.target_lang)
+    )
+    folder = find_dictionaries(folders, task_options, (source, target))
+    line = [str(folder), "--path", str(path), "--task", task_options._name]
     line += ["--source-lang", source, "--target-lang", target]
     line += ["--bpe", args.bpe] if args.bpe else find_segmenter([folder, path.parent])
     if args.batch_size:
@@ -250,12 +252,12 @@ def override_options(line: Sequence[str], state: Dict[str, Any]) -> Any:
     typed = vars(parse(suppress_defaults=True))
     changes = {name: setting for name, setting in typed.items() if name in task_names}
     changes["truncate_source"] = True
-    stored = state["cfg"].task
-    if OmegaConf.is_config(stored):
-        with open_dict(stored):
-            stored.update(changes)
+    task_options = state["cfg"].task
+    if OmegaConf.is_config(task_options):
+        with open_dict(task_options):
+            task_options.update(changes)
     else:
-        vars(stored).update(changes)
+        vars(task_options).update(changes)
     overwrite_args_by_name(state["cfg"], ast.literal_eval(cfg.common_eval.model_overrides))
     state["args"] = None  # options in the form of older checkpoints, which fairseq would prefer
     return cfg

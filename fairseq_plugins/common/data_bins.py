@@ -105,41 +105,38 @@ def check_dictionaries(
 
 
 def load_pair(prefix: str, pair: str, dictionary: Dictionary, option: str) -> List[Any]:
-    """Load both sides of a pair. Raises ValueError if they differ in their numbers of sentences."""
-    sides = [
-        load_pair_side(prefix, pair, language, dictionary, option) for language in pair.split("-")
-    ]
-    if len(sides[0]) != len(sides[1]):
-        raise ValueError(
-            f"{option} {pair}: the sides of {prefix} need equal lengths; got "
-            f"{[len(side) for side in sides]}"
-        )
-    return sides
+    """Load both sides of a pair from the files of its own direction, else of the reverse direction.
 
-
-def load_pair_side(
-    prefix: str, pair: str, language: str, dictionary: Dictionary, option: str
-) -> Any:
-    """Load one side of a pair from the files of its own direction, else of the reverse direction.
-
-    Both sides must come from one direction: the files of en-de and de-en in one folder may hold
+    Both sides come from one direction: the files of en-de and de-en in one folder may hold
     different sentences.
 
     Args:
         prefix: folder and split, as in ``data-bin/train``.
-        language: side of the pair.
         option: option that named the pair, for messages.
+
+    Raises:
+        ValueError: a side is missing, or the sides have different numbers of sentences.
     """
-    source, target = pair.split("-")
-    split = os.path.basename(prefix)
-    command = f"fairseq-preprocess --source-lang {source} --target-lang {target} --{split}pref TEXT"
+    languages = pair.split("-")
+    source, target = languages
     complete = [
         name
         for name in both_orders(pair)
-        if all(os.path.isfile(f"{prefix}.{name}.{side}.idx") for side in (source, target))
+        if all(os.path.isfile(f"{prefix}.{name}.{language}.idx") for language in languages)
     ]
     direction = complete[0] if complete else pair
-    return _load(f"{prefix}.{direction}.{language}", dictionary, f"{option} {pair}", command)
+    split = os.path.basename(prefix)
+    command = f"fairseq-preprocess --source-lang {source} --target-lang {target} --{split}pref TEXT"
+    sides = [
+        _load(f"{prefix}.{direction}.{language}", dictionary, f"{option} {pair}", command)
+        for language in languages
+    ]
+    lengths = [len(side) for side in sides]
+    if lengths[0] != lengths[1]:
+        raise ValueError(
+            f"{option} {pair}: the sides of {prefix} need equal lengths; got {lengths}"
+        )
+    return sides
 
 
 def both_orders(pair: str) -> List[str]:
