@@ -33,31 +33,18 @@ def build_parser() -> argparse.ArgumentParser:
         description="Translate text, one sentence per line; an empty line gives an empty line.",
         allow_abbrev=False,
     )
-    parser.add_argument("model", metavar="MODEL", help="a folder that `export --format onnx` wrote")
-    parser.add_argument(
-        "--input", metavar="FILE", default="-", help="UTF-8 text; default: standard input"
-    )
-    parser.add_argument(
-        "--output", metavar="FILE", help="written when all is translated; default: standard output"
-    )
-    parser.add_argument("--source-lang", "-s", metavar="LANG", help="for a model of several pairs")
-    parser.add_argument("--target-lang", "-t", metavar="LANG", help="for a model of several pairs")
-    parser.add_argument(
-        "--threads", type=_positive, metavar="N", help="threads of each pass; default: one per core"
-    )
-    parser.add_argument(
-        "--batch-tokens",
-        type=_positive,
-        metavar="N",
-        default=BATCH_TOKENS,
-        help="source tokens of a batch with padding; default: %(default)s",
-    )
-    parser.add_argument(
-        "--buffer-size",
-        type=_positive,
-        metavar="N",
-        help=f"lines read at a time; default: {BUFFER_LINES} (1 on a terminal)",
-    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a folder that `export --format onnx` wrote")
+    add("--input", metavar="FILE", default="-", help="UTF-8 text; default: standard input")
+    add("--output", metavar="FILE", help="written when all is translated; default: standard output")
+    add("--source-lang", "-s", metavar="LANG", help="for a model of several pairs")
+    add("--target-lang", "-t", metavar="LANG", help="for a model of several pairs")
+    threads = "threads of each pass; default: one per core"
+    add("--threads", type=_positive, metavar="N", help=threads)
+    tokens = "source tokens of a batch with padding; default: %(default)s"
+    add("--batch-tokens", type=_positive, metavar="N", default=BATCH_TOKENS, help=tokens)
+    lines = f"lines read at a time; default: {BUFFER_LINES} (1 on a terminal)"
+    add("--buffer-size", type=_positive, metavar="N", help=lines)
     return parser
 
 
@@ -70,9 +57,8 @@ def _positive(text: str) -> int:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run a command; return its exit status, 2 after an error."""
     line = list(sys.argv[1:] if argv is None else argv)
-    logging.basicConfig(
-        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s", level=logging.INFO
-    )
+    layout = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"
+    logging.basicConfig(format=layout, level=logging.INFO)
     if line[:1] == ["serve"]:
         return int(importlib.import_module(f"{__package__}.serve").main(line[1:]))
     if line[:1] == ["translate"]:

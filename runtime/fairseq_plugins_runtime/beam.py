@@ -69,11 +69,9 @@ class BeamDecoder:
     """Decode batches. Holds no state, so several threads may use it at once."""
 
     def __init__(self, folder: Folder) -> None:
-        self.size, self.symbols, self.source_pad = (
-            len(folder.text.target),
-            folder.symbols,
-            folder.source_symbols.pad,
-        )
+        self.size = len(folder.text.target)
+        self.symbols = folder.symbols
+        self.source_pad = folder.source_symbols.pad
         self.longest = folder.model.part("limits").integer("target_tokens", 2)
         self.search = Search.read(folder.model.part("search"), self.longest)
         for values, pair in zip(folder.model.parts("pairs"), folder.pairs):
@@ -83,10 +81,8 @@ class BeamDecoder:
                 or self.symbols.pad in pair.target_prefix
                 or pair.eos in forced
             ):
-                raise values.error(
-                    "target_prefix",
-                    "at least one id, no padding, and no end symbol behind the first",
-                )
+                valid = "at least one id, no padding, and no end symbol behind the first"
+                raise values.error("target_prefix", valid)
         graphs = folder.graphs("encoder", "step")
         self.encoder, self.step = graphs["encoder"], graphs["step"]
         self.cross = [name for name in self.encoder.outputs if name.startswith("cross_")]
@@ -111,9 +107,8 @@ class BeamDecoder:
         beams = Beams(
             self.search, self.symbols.unk, self.size, pair, self.symbols.pad, self._limits(source)
         )
-        cross = self.encoder.run_values(
-            self.cross, {"source": OrtValue.ortvalue_from_numpy(source)}
-        )
+        encoder_inputs = {"source": OrtValue.ortvalue_from_numpy(source)}
+        cross = self.encoder.run_values(self.cross, encoder_inputs)
         caches = self._empty(len(source))
         while True:
             head = dict(zip(HEAD, map(OrtValue.ortvalue_from_numpy, (*beams.inputs(), source))))
@@ -223,12 +218,8 @@ class Beams:
         is_done = self._finish(candidates, ends)
         staying = np.flatnonzero(~is_done)
         if is_done.any():
-            self.active, self.limits, ends = (
-                self.active[staying],
-                self.limits[staying],
-                ends[staying],
-            )
-            self.ignored = self.ignored[staying]
+            self.active, self.limits = self.active[staying], self.limits[staying]
+            self.ignored, ends = self.ignored[staying], ends[staying]
             candidates = Candidates(*(part[staying] for part in candidates))
         self._continue(candidates, ends, staying)
         return staying if is_done.any() else None

@@ -55,21 +55,17 @@ class Encoder:
         self.kind, self.architecture = folder.kind, folder.architecture
         self.precision, self.limits = folder.precision, folder.limits
         self.head, self.labels = values.choice("head", *HEADS), values.texts("labels")
-        self.format, self.pooling = (
-            values.choice("format", *FORMATS),
-            values.choice("pooling", *POOLINGS),
-        )
+        self.format = values.choice("format", *FORMATS)
+        self.pooling = values.choice("pooling", *POOLINGS)
         self._languages: Dict[str, int] = {}  # name -> id
         if values.values.get("languages") != []:
+            last_id = len(folder.text.source) - 1
             for part in values.parts("languages"):
-                self._languages[part.text("name")] = part.integer(
-                    "id", 0, len(folder.text.source) - 1
-                )
+                self._languages[part.text("name")] = part.integer("id", 0, last_id)
         self.languages = list(self._languages)
         if self.limits["source_tokens"] < self._added(2) + 2:
-            raise folder.model.part("limits").error(
-                "source_tokens", f"at least {self._added(2) + 2}, for two texts"
-            )
+            valid = f"at least {self._added(2) + 2}, for two texts"
+            raise folder.model.part("limits").error("source_tokens", valid)
         self._graph = folder.graphs("encoder")["encoder"]
         self._graph.expect(["tokens"], ["states", *(["logits"] if self.head != "states" else [])])
         spans = ("max_question", "window_stride", "max_answer") if self.head == "spans" else ()
@@ -176,12 +172,10 @@ class Encoder:
                 rows.append(self._assemble([question_ids, pieces[start : start + room]], language))
                 origins.append((number - 1, start, places))
         best = [Answer("", float("-inf"))] * len(questions)
-        for logits, row, (number, start, places) in zip(
-            self._run("logits", rows, batch_tokens), rows, origins
-        ):
-            score, first, last = best_span(
-                logits, row.starts[1], row.counts[1], self._spans["max_answer"]
-            )
+        all_logits = self._run("logits", rows, batch_tokens)
+        longest = self._spans["max_answer"]
+        for logits, row, (number, start, places) in zip(all_logits, rows, origins):
+            score, first, last = best_span(logits, row.starts[1], row.counts[1], longest)
             if score > best[number].score:
                 shift = start - row.starts[1]
                 text = questions[number][1][places[first + shift][0] : places[last + shift][1]]
@@ -269,9 +263,8 @@ class Encoder:
         outputs: List[Any] = [None] * len(rows)
         classes = 2 if self.head == "spans" else len(self.labels)
         for numbers in batches([len(row.ids) for row in rows], batch_tokens):
-            tokens = np.full(
-                (len(numbers), len(rows[numbers[-1]].ids)), self._symbols.pad, np.int64
-            )
+            longest = len(rows[numbers[-1]].ids)
+            tokens = np.full((len(numbers), longest), self._symbols.pad, np.int64)
             for place, number in enumerate(numbers):
                 tokens[place, : len(rows[number].ids)] = rows[number].ids
             values = self._graph.run([output], {"tokens": tokens})[0]

@@ -23,36 +23,18 @@ def build_parser() -> argparse.ArgumentParser:
         description="Serve translations over HTTP, as LibreTranslate does, and a page at /.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        nargs="+",
-        help="a folder that `export --format onnx` wrote; one or more",
-    )
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="address to listen at; default: %(default)s, this machine only",
-    )
-    parser.add_argument(
-        "--port",
-        type=_port,
-        default=5000,
-        metavar="N",
-        help="port; default: %(default)s; 0: a free port",
-    )
-    parser.add_argument(
-        "--threads", type=_positive, metavar="N", help="threads of each pass; default: one per core"
-    )
+    add = parser.add_argument
+    folders = "a folder that `export --format onnx` wrote; one or more"
+    add("model", metavar="MODEL", nargs="+", help=folders)
+    host = "address to listen at; default: %(default)s, this machine only"
+    add("--host", default="127.0.0.1", help=host)
+    port = "port; default: %(default)s; 0: a free port"
+    add("--port", type=_port, default=5000, metavar="N", help=port)
+    threads = "threads of each pass; default: one per core"
+    add("--threads", type=_positive, metavar="N", help=threads)
     for name, value in Limits()._asdict().items():
-        option = "--" + name.replace("_", "-")
-        parser.add_argument(
-            option,
-            type=_positive,
-            default=value,
-            metavar="N",
-            help=f"{HELP[name]}; default: %(default)s",
-        )
+        option, limit = "--" + name.replace("_", "-"), f"{HELP[name]}; default: %(default)s"
+        add(option, type=_positive, default=value, metavar="N", help=limit)
     return parser
 
 
@@ -65,10 +47,8 @@ def main(argv: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in MODULES:
             raise
-        parser.exit(
-            2,
-            f"{parser.prog}: error: {error.name} is missing; run: python -m pip install {NEEDED}\n",
-        )
+        remedy = f"run: python -m pip install {NEEDED}"
+        parser.exit(2, f"{parser.prog}: error: {error.name} is missing; {remedy}\n")
     try:
         listener = bound(args.host, args.port)
     except OSError as error:
