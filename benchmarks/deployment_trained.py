@@ -22,7 +22,7 @@ import torch
 
 from data_prep.io import read_lines
 from data_prep.score_metrics import build_metrics, evaluate
-from fairseq_plugins import translate
+from fairseq_plugins import model_files, translate
 from fairseq_plugins.__main__ import main as run_verb
 from fairseq_plugins_runtime import load
 from fairseq_plugins_runtime.sessions import own_process
@@ -83,7 +83,7 @@ class FairseqRunner:
 
     def __init__(self, model: str) -> None:
         args = translate.build_parser().parse_args([])
-        self.translator = translate.load(translate.checkpoint(model), args, ["--cpu"])
+        self.translator = translate.load(model_files.find_checkpoint(model), args, ["--cpu"])
         self.seconds = 0.0
         time_method(self, self.translator.task, "inference_step")
 
@@ -142,7 +142,7 @@ def build_systems(options: argparse.Namespace, place: Path) -> Iterator[System]:
         name, _, model = system.partition("=")
         if not model:
             raise ValueError(f"--system {system}: valid: NAME=MODEL")
-        checkpoint = translate.checkpoint(model)
+        checkpoint = model_files.find_checkpoint(model)
         yield System(f"{name}, torch", FairseqRunner(model), checkpoint.stat().st_size)
         for precision, line in PRECISIONS.items():
             folder = place / f"{name}-{precision}"

@@ -19,9 +19,9 @@ case $model in -*) model=./$model ;; esac
 if [ ! -f "$model/model.json" ]; then
     checkpoint=$("$PYTHON" - "$model" "${SYSTEM:-}" <<'END'
 import sys
-from fairseq_plugins.translate import checkpoint
+from fairseq_plugins.model_files import find_checkpoint
 try:
-    print(checkpoint(sys.argv[1], sys.argv[2] or None))
+    print(find_checkpoint(sys.argv[1], sys.argv[2] or None))
 except ValueError as error:
     sys.exit(f"serve: {error}")
 END

@@ -5,7 +5,7 @@ length, L layers, H heads, C model width, V vocabulary. Mask polarity everywhere
 may not be attended.
 """
 
-__version__ = "0.1.0"  # before the imports: checkpoints carry it
+__version__ = "0.1.0"  # before the imports, which read it: checkpoints record it
 
 import functools
 
@@ -16,8 +16,8 @@ from . import own_commands
 def register() -> None:
     """Apply the patches and import everything that registers itself with fairseq.
 
-    ``import fairseq_plugins`` and ``--user-dir`` call it. Our own commands call it themselves, when
-    they have read their options. A second call does nothing.
+    ``import fairseq_plugins`` and ``--user-dir`` call it. The commands of this package call it
+    when they have read their options. A second call does nothing.
     """
     from . import compat
 
@@ -59,7 +59,7 @@ def register() -> None:
     # isort: on
 
 
-if own_commands.is_running():  # before fairseq is imported, which sets up logging in its own way
+if own_commands.is_running():  # before the import of fairseq, which would set up logging itself
     own_commands.log_own_lines()
 if not own_commands.is_verb():
     register()

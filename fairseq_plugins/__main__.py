@@ -1,7 +1,7 @@
-"""The one command line: ``fairseq-plugins VERB``, also ``python -m fairseq_plugins VERB``.
+"""Run ``fairseq-plugins VERB``, also started as ``python -m fairseq_plugins VERB``.
 
-``python path/to/fairseq_plugins VERB`` is the same, for a folder that is not installed. The list of
-verbs, their ``--help``, and a wrong command line import neither torch nor fairseq.
+``python path/to/fairseq_plugins VERB`` does the same for a folder that is not installed. The list
+of verbs, ``--help`` and errors of the command line import neither torch nor fairseq.
 """
 
 import importlib
@@ -13,9 +13,9 @@ FOLDER = Path(__file__).resolve().parent
 
 
 class Verb(NamedTuple):
-    """A verb: the module of ``commands`` that runs it, and what it does."""
+    """Verb of the command line."""
 
-    module: str
+    module: str  # of ``commands`` that runs it
     summary: str
 
 
@@ -43,14 +43,17 @@ VERBS = {
 
 
 def load_package() -> str:
-    """Return the name of this package, importable also if Python was given the folder itself."""
+    """Import this package and return its name.
+
+    If Python was given the folder, it has put the folder itself on the path, not its parent.
+    """
     if not __package__:
-        sys.path[0] = str(FOLDER.parent)  # Python put the folder itself there
+        sys.path[0] = str(FOLDER.parent)
     return importlib.import_module(__package__ or FOLDER.name).__name__
 
 
 def list_verbs() -> str:
-    """Return the help text: every verb with a line."""
+    """Return the help text, with a line for each verb."""
     width = max(map(len, VERBS))
     lines = [f"  {verb:<{width}}  {entry.summary}" for verb, entry in VERBS.items()]
     return "\n".join(

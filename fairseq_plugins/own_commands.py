@@ -1,6 +1,6 @@
-"""Commands of this package: tell whether one is starting, what it prints, how it ends.
+"""Recognise the commands of this package, set up what they print, and end them.
 
-They print their own lines. Notes of fairseq and warnings of others stay with the stock commands.
+They print their own notes, and of fairseq and other packages only warnings.
 """
 
 import argparse
@@ -21,33 +21,37 @@ OTHERS = ("fairseq", "fairseq_cli", "hydra", "sacrebleu", f"{__package__}.compat
 
 
 def is_running() -> bool:
-    """Tell whether Python is starting a command of this package: a verb, or a module by ``-m``."""
+    """Return True if Python is starting a verb or, by ``-m``, a module of this package."""
     return is_verb() or _module().split(".")[0] == __package__
 
 
 def is_verb() -> bool:
-    """Tell whether Python is starting the command line of verbs.
+    """Return True if Python is starting the command line of verbs.
 
     It is started as ``fairseq-plugins``, as ``python -m fairseq_plugins``, or by the folder's path.
     """
     program = sys.argv[0] if sys.argv else ""
-    folder = os.path.realpath(program) in (PACKAGE, os.path.join(PACKAGE, "__main__.py"))
-    module = _module() in (__package__, f"{__package__}.__main__")
-    return folder or module or os.path.basename(program) == PROGRAM
+    is_folder = os.path.realpath(program) in (PACKAGE, os.path.join(PACKAGE, "__main__.py"))
+    is_module = _module() in (__package__, f"{__package__}.__main__")
+    return is_folder or is_module or os.path.basename(program) == PROGRAM
 
 
 def _module() -> str:
-    """Return the module of this package that ``python -m`` is about to run, or an empty string."""
-    if not sys.argv or sys.argv[0] != "-m":  # which stands there while Python looks for the module
+    """Return the module of this package that ``python -m`` is about to run, or an empty string.
+
+    While Python imports the packages of that module, ``sys.argv[0]`` is ``-m`` and the module's
+    name stands in ``sys.orig_argv`` alone.
+    """
+    if not sys.argv or sys.argv[0] != "-m":
         return ""
     names = [word for word in sys.orig_argv if word.split(".")[0] == __package__]
     return names[0] if names else ""
 
 
 def log_own_lines() -> None:
-    """Log to standard error: our own notes, and warnings of other loggers.
+    """Log notes of this package and warnings of other loggers to standard error.
 
-    ``-W`` brings Python's warnings back.
+    Python's warnings are hidden unless ``python -W`` asks for them.
     """
     logging.basicConfig(format=FORMAT, level=logging.INFO, force=True)
     for name in OTHERS:
@@ -57,7 +61,7 @@ def log_own_lines() -> None:
 
 
 def refuse(parser: argparse.ArgumentParser, error: Union[str, Exception]) -> NoReturn:
-    """Exit with status 2 and one sentence."""
+    """Exit with status 2 and a message in one line."""
     parser.exit(2, f"{parser.prog}: error: {error}\n")
     raise AssertionError("argparse has left the process")
 
@@ -65,7 +69,7 @@ def refuse(parser: argparse.ArgumentParser, error: Union[str, Exception]) -> NoR
 def run(parser: argparse.ArgumentParser, work: Callable[[], Any]) -> int:
     """Run the work of a command; return the exit status 0.
 
-    Exits with status 2 and one sentence if the work raises ValueError or OSError.
+    Exits with status 2 and a message in one line if the work raises ValueError or OSError.
     """
     try:
         with heartbeat(parser.prog):
@@ -78,7 +82,7 @@ def run(parser: argparse.ArgumentParser, work: Callable[[], Any]) -> int:
 
 
 def forward(*words: str) -> int:
-    """Run a verb in place of a module that was a command up to 0.1.0, with a note that names it."""
+    """Run a verb for a module that was a command up to 0.1.0; a note tells the new command."""
     verb = " ".join([PROGRAM, *words])
     sys.stderr.write(f"This command is now {verb}; its old name ends with the next release.\n")
     return int(importlib.import_module(f"{__package__}.__main__").main([*words, *sys.argv[1:]]))

@@ -31,7 +31,7 @@ def read_lines(path: str) -> Iterator[str]:
 
 
 def count_room(task: Any, max_positions: Any) -> float:
-    """Return how many pieces of a source fit beside the symbols that the task adds to them.
+    """Return how many pieces of a source the model reads beside the special symbols of the task.
 
     Args:
         task: a fairseq task that translates.
@@ -48,11 +48,11 @@ def count_room(task: Any, max_positions: Any) -> float:
 
 
 class SourceCutter:
-    """Cut the sentences of consecutive lines, and note which lines were cut.
+    """Cut the sentences of consecutive lines, and record which lines were cut.
 
     Args:
         room: pieces that fit (see :func:`count_room`).
-        first_line: number of the line that is cut first.
+        first_line: number of the first line.
     """
 
     def __init__(self, room: float, first_line: int = 1) -> None:
@@ -60,7 +60,7 @@ class SourceCutter:
         self.cut_lines: List[int] = []
 
     def cut(self, pieces: str) -> str:
-        """Return the first pieces of the next line."""
+        """Cut the pieces of the next line to the room."""
         from fairseq.tokenizer import tokenize_line
 
         line = self.next_line

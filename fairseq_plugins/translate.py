@@ -1,7 +1,8 @@
-"""``fairseq-plugins translate MODEL``: text in, text out, with any translating checkpoint, ours or a stock model's.
+"""Translate text with a checkpoint of this package or of stock fairseq.
 
-A line in, a line out, in the order of the input; an empty line gives an empty one. The texts are those that ``fairseq-generate``
-makes of the same checkpoint with the same options: options, loading, batches and search are fairseq's own.
+Each line gives a line, in the order of the input; an empty line gives an empty line. The texts are
+those of ``fairseq-generate`` with the same checkpoint and options: options, loading, batches and
+search are fairseq's own.
 """
 
 import argparse
@@ -18,86 +19,81 @@ from typing import IO, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, options, utils
-from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, overwrite_args_by_name
 from fairseq_cli.generate import get_symbols_to_strip_from_output
 from omegaconf import OmegaConf, open_dict
 
 from data_prep.files import atomic_path
 
-from .checkpoints.vocabulary import read_json
 from .commands.translate import BUFFER_LINES, MAX_TOKENS, USAGE, build_parser
 from .compat.empty_sentences import translates
+from .model_files import (
+    choose_languages,
+    find_checkpoint,
+    find_dictionaries,
+    find_segmenter,
+    list_data_folders,
+    read_search_options,
+)
 from .raw_text import SourceCutter, count_room, read_lines
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")
-INDEX = "translator.json"
-"""In a folder of several systems: ``systems``, each a folder beside it, and which of them is ``default``."""
-TRANSLATOR = "translator"
-"""Where the workflow puts that folder, below its own output."""
-SEARCH = "search.json"
-"""Beside a checkpoint: options of its search, by name, with which it was scored."""
-SEARCH_OPTIONS = (
-    "beam",
-    "iter-decode-blank-penalty",
-    "iter-decode-max-iter",
-    "lenpen",
-    "max-len-a",
-    "max-len-b",
-    "max-source-positions",
-    "truncate-source",
-)
-SEGMENTERS = {  # what data_prep/preprocess.sh leaves beside the dictionaries -> fairseq's options for it
-    "sentencepiece.bpe.model": ("--bpe", "sentencepiece", "--sentencepiece-model"),
-    "codes.bpe": ("--bpe", "fastbpe", "--bpe-codes"),
-}
 REPORT_SECONDS = 5.0
 
 
 class Translation(NamedTuple):
-    """One hypothesis: its score to base 2, as fairseq-generate shows it, and words, no pieces."""
+    """A hypothesis: its score to base 2, as fairseq-generate prints it, and its text."""
 
     score: float
     text: str
 
 
 class Translator(NamedTuple):
-    """What stays the same from one buffer of lines to the next."""
+    """A model that is ready to translate, and what belongs to it."""
 
     cfg: Any  # fairseq's configuration of this command line
     task: Any
     model: Any
     generator: Any
-    encoders: Sequence[Any]  # text to pieces, and back in the other order: tokenizer and BPE, if any
+    encoders: Sequence[Any]  # tokenizer and BPE, if any: text to pieces, in reverse order back
 
     def translate(self, lines: Sequence[str], first_line: int = 1) -> List[List[Translation]]:
-        """Return the n best translations of each line; one that is too long is cut, with a warning."""
+        """Translate lines; those that are too long are cut, with a warning.
+
+        Args:
+            first_line: number of the first line, for the warning.
+
+        Returns:
+            The n best translations of each line.
+        """
         from fairseq_cli.interactive import make_batches
 
         device = next(self.model.parameters()).device
         longest = utils.resolve_max_positions(self.task.max_positions(), self.model.max_positions())
         cutter = SourceCutter(count_room(self.task, longest), first_line)
-        found: List[List[Translation]] = [[] for _ in lines]
+        translations: List[List[Translation]] = [[] for _ in lines]
 
         def encode(text: str) -> str:
-            return cutter.cut(self._pieces(text))
+            """Turn a line into pieces, as many as the model reads."""
+            for encoder in self.encoders:
+                text = encoder.encode(text)
+            return cutter.cut(text)
 
         for batch in make_batches(list(lines), self.cfg, self.task, longest, encode):
-            net_input = {"src_tokens": batch.src_tokens.to(device), "src_lengths": batch.src_lengths.to(device)}
-            sentences = self.task.inference_step(self.generator, [self.model], {"net_input": net_input})
+            net_input = {
+                "src_tokens": batch.src_tokens.to(device),
+                "src_lengths": batch.src_lengths.to(device),
+            }
+            sample = {"net_input": net_input}
+            sentences = self.task.inference_step(self.generator, [self.model], sample)
             for number, hypotheses in zip(batch.ids.tolist(), sentences):
-                found[number] = [self._translation(hypo) for hypo in hypotheses[: self.cfg.generation.nbest]]
+                best = hypotheses[: self.cfg.generation.nbest]
+                translations[number] = [self._read_hypothesis(hypothesis) for hypothesis in best]
         cutter.warn()
-        return found
+        return translations
 
-    def _pieces(self, text: str) -> str:
-        for encoder in self.encoders:
-            text = encoder.encode(text)
-        return text
-
-    def _translation(self, hypothesis: Dict[str, Any]) -> Translation:
+    def _read_hypothesis(self, hypothesis: Dict[str, Any]) -> Translation:
         text = self.task.target_dictionary.string(
             hypothesis["tokens"].int().cpu(),
             self.cfg.common_eval.post_process,
@@ -109,17 +105,24 @@ class Translator(NamedTuple):
 
 
 def run(model: str, args: argparse.Namespace, search: Sequence[str]) -> None:
-    """Translate as the command line says: ``args`` of its parser, ``search`` options of fairseq.
+    """Run the command line.
 
-    Raises ValueError: as :func:`checkpoint` and :func:`load`.
+    Args:
+        model: MODEL, see :func:`find_checkpoint`.
+        args: options of this package's parser.
+        search: words that fairseq's parser reads.
+
+    Raises:
+        ValueError: see :func:`find_checkpoint` and :func:`load`.
     """
-    with _output(args.output) as output:
-        translator = load(checkpoint(model, args.system), args, search)
-        work(translator, args.input, output)
+    with _open_output(args.output) as output:
+        translator = load(find_checkpoint(model, args.system), args, search)
+        translate_text(translator, args.input, output)
 
 
 @contextlib.contextmanager
-def _output(path: Optional[str]) -> Iterator[IO[str]]:
+def _open_output(path: Optional[str]) -> Iterator[IO[str]]:
+    """Open a file, which appears when it is complete, or standard output."""
     if path is None:
         yield sys.stdout
         return
@@ -127,92 +130,51 @@ def _output(path: Optional[str]) -> Iterator[IO[str]]:
         yield file
 
 
-def work(translator: Translator, source: str, output: IO[str]) -> None:
-    """Translate the text ``source`` (a path; ``-`` = standard input) into ``output``, buffer by buffer."""
+def translate_text(translator: Translator, source: str, output: IO[str]) -> None:
+    """Translate a text buffer by buffer.
+
+    Args:
+        source: path; ``-`` = standard input.
+        output: gets the translations.
+    """
     lines = (line.strip() for line in read_lines(source))
-    several = translator.cfg.generation.nbest > 1
-    done, start = 0, time.monotonic()
-    reported = start
+    count, start = 0, time.monotonic()
+    last_report = start
     while True:
         buffer = list(islice(lines, translator.cfg.interactive.buffer_size))
         if not buffer:
             break
-        for number, best in enumerate(translator.translate(buffer, done + 1), start=done + 1):
-            if several:
-                output.writelines(f"{number}\t{found.score:.4f}\t{found.text}\n" for found in best)
+        for number, best in enumerate(translator.translate(buffer, count + 1), start=count + 1):
+            if translator.cfg.generation.nbest > 1:
+                output.writelines(f"{number}\t{score:.4f}\t{text}\n" for score, text in best)
             else:
                 output.write((best[0].text if best else "") + "\n")
         output.flush()
-        done += len(buffer)
+        count += len(buffer)
         now = time.monotonic()
-        if now - reported >= REPORT_SECONDS:
-            logger.info("%s lines, %.1f lines/s", f"{done:,}", done / (now - start))
-            reported = now
-    logger.info("done: %s lines in %.0f s", f"{done:,}", time.monotonic() - start)
+        if now - last_report >= REPORT_SECONDS:
+            logger.info("%s lines, %.1f lines/s", f"{count:,}", count / (now - start))
+            last_report = now
+    logger.info("done: %s lines in %.0f s", f"{count:,}", time.monotonic() - start)
 
 
-# ---- The model and what belongs to it. ----
+def load(path: Path, args: argparse.Namespace, words: Sequence[str]) -> Translator:
+    """Read a checkpoint and make it ready to translate.
 
+    Args:
+        args: options of :func:`build_parser`.
+        words: words that fairseq's parser reads.
 
-def checkpoint(model: str, system: Optional[str] = None) -> Path:
-    """Return the file that MODEL and --system name; MODEL may be what `make translator` was given as OUT.
-
-    Raises ValueError: there is none, a folder has several of unusual names, or no such system.
-    """
-    path = Path(model)
-    if (path / TRANSLATOR / INDEX).is_file():
-        path = path / TRANSLATOR
-    if (path / INDEX).is_file():
-        path = path / _system(path, system)
-    elif system:
-        raise ValueError(f"--system {system}: MODEL {model} is no folder of several systems (it has no {INDEX})")
-    if path.is_file():
-        return path
-    if not path.is_dir():
-        raise ValueError(f"MODEL {model}: no such file or folder")
-    found = sorted(file.name for file in path.glob("*.pt"))
-    for name in found if len(found) == 1 else CHECKPOINTS:
-        if name in found:
-            return path / name
-    raise ValueError(f"MODEL {model}: holds {', '.join(found) or 'no .pt file'}; valid: the name of one checkpoint")
-
-
-def _system(folder: Path, asked: Optional[str]) -> str:
-    index = read_json(folder / INDEX, "the folder of several systems")
-    systems = index.get("systems")
-    plain = [name for name in systems if Path(name).name == name != ".."] if isinstance(systems, dict) else []
-    known = [name for name in plain if (folder / name).is_dir()]
-    name = asked or index.get("default")
-    if name not in known:
-        raise ValueError(
-            f"--system {name}: not in {folder / INDEX}; valid: {', '.join(sorted(known)) or 'none, its folders are missing'}"
-        )
-    if not asked:
-        logger.info(
-            "%s: system %s, the better on validation; --system takes another of %s", folder, name, ", ".join(known)
-        )
-    return str(name)
-
-
-def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translator:
-    """Read a checkpoint and make it ready to decode; ``args`` are of :func:`build_parser`, ``rest`` are fairseq's options.
-
-    Raises ValueError: naming a file or an option that is missing; or the checkpoint does not translate.
+    Raises:
+        ValueError: the checkpoint does not translate, or a file or an option is missing.
     """
     state = read_state(path)
-    stored = state["cfg"].task
-    if not translates(stored):
-        raise ValueError(f"MODEL {path}: was trained with --task {stored._name}, which does not translate")
-    folders = data_folders(path, args.data, stored)
-    source, target = languages(path, folders, stored, (args.source_lang, args.target_lang))
-    folder = with_dictionaries(folders, stored, (source, target))
-    line = [str(folder), "--path", str(path), "--task", stored._name, "--source-lang", source, "--target-lang", target]
-    line += ["--bpe", args.bpe] if args.bpe else segmenter([folder, path.parent])
-    tokens = args.max_tokens or (None if args.batch_size else MAX_TOKENS)
-    size = args.buffer_size or (1 if args.input == "-" and sys.stdin.isatty() else BUFFER_LINES)
-    batches = {"--max-tokens": tokens, "--batch-size": args.batch_size, "--buffer-size": size}
-    line += [word for name, value in batches.items() if value for word in (name, str(value))]
-    cfg = override([*line, *search_options(path.parent), *rest], state)
+    task_options = state["cfg"].task
+    if not translates(task_options):
+        fault = f"was trained with --task {task_options._name}, which does not translate"
+        raise ValueError(f"MODEL {path}: {fault}")
+    line = _build_line(path, args, task_options)
+    cfg = override_options([*line, *read_search_options(path.parent), *words], state)
     if not cfg.generation.no_seed_provided:
         np.random.seed(cfg.common.seed)
         utils.set_torch_seed(cfg.common.seed)
@@ -221,107 +183,81 @@ def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translato
     if torch.cuda.is_available() and not cfg.common.cpu:
         model.cuda()
     model.prepare_for_inference_(cfg)
+    source, target = cfg.task.source_lang, cfg.task.target_lang
     logger.info("%s: %s, %s to %s", path, type(task).__name__, source, target)
     encoders = [task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)]
-    generator = task.build_generator([model], cfg.generation)
-    return Translator(cfg, task, model, generator, [encoder for encoder in encoders if encoder is not None])
+    encoders = [encoder for encoder in encoders if encoder is not None]
+    return Translator(cfg, task, model, task.build_generator([model], cfg.generation), encoders)
+
+
+def _build_line(path: Path, args: argparse.Namespace, task_options: Any) -> List[str]:
+    """Build the command line of ``fairseq-interactive`` for a checkpoint.
+
+    Args:
+        args: options of :func:`build_parser`.
+        task_options: options of the checkpoint's task.
+    """
+    folders = list_data_folders(path, args.data, task_options)
+    source, target = choose_languages(
+        path, folders, task_options, (args.source_lang, args.target_lang)
+    )
+    folder = find_dictionaries(folders, task_options, (source, target))
+    line = [str(folder), "--path", str(path), "--task", task_options._name]
+    line += ["--source-lang", source, "--target-lang", target]
+    line += ["--bpe", args.bpe] if args.bpe else find_segmenter([folder, path.parent])
+    if args.batch_size:
+        line += ["--batch-size", str(args.batch_size)]
+    if args.max_tokens or not args.batch_size:
+        line += ["--max-tokens", str(args.max_tokens or MAX_TOKENS)]
+    from_terminal = args.input == "-" and sys.stdin.isatty()
+    buffer_size = args.buffer_size or (1 if from_terminal else BUFFER_LINES)
+    return [*line, "--buffer-size", str(buffer_size)]
 
 
 def read_state(path: Path) -> Dict[str, Any]:
     """Read a checkpoint of fairseq with the configuration of its run, on the CPU.
 
-    Raises ValueError: the file was written by another program.
+    Raises:
+        ValueError: the file was written by another program.
     """
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
         if getattr(state["cfg"], "task", None) is None:
             raise KeyError("cfg.task")
     except (AttributeError, KeyError, TypeError) as error:
-        problem = f"is no checkpoint of fairseq ({type(error).__name__}: {error})"
-        raise ValueError(f"MODEL {path}: {problem}; valid: what fairseq-train saved") from error
+        fault = f"is no checkpoint of fairseq ({type(error).__name__}: {error})"
+        raise ValueError(f"MODEL {path}: {fault}; valid: what fairseq-train saved") from error
     return dict(state)
 
 
-def data_folders(path: Path, data: Optional[str], stored: Any) -> List[Path]:
-    """Where the dictionaries may be: in ``data`` (--data) alone if given, else beside the checkpoint or where it was trained."""
-    trained = utils.split_paths(str(stored.data))[:1] if stored.data else []
-    return [Path(data)] if data else [path.parent, *map(Path, trained)]
+def override_options(line: Sequence[str], state: Dict[str, Any]) -> Any:
+    """Parse a command line of ``fairseq-interactive``, and set a checkpoint's options by it.
 
+    Args:
+        line: words of the command line.
+        state: the checkpoint; options of its task and model that the line sets are replaced.
 
-def languages(path: Path, folders: Sequence[Path], stored: Any, given: Sequence[Optional[str]]) -> List[str]:
-    """Source and target: what is given, what the model was trained on, or, as fairseq-train does, by the files of the data-bin.
-
-    Raises ValueError: a model of several pairs, or no data-bin.
-    """
-    pair = [given[0] or stored.source_lang, given[1] or stored.target_lang]
-    several = getattr(stored, "lang_pairs", None)
-    for folder in folders:
-        if None in pair and not several and folder.is_dir():
-            pair = [one or found for one, found in zip(pair, data_utils.infer_language_pair(str(folder)))]
-    if None in pair:
-        trained = several if not several or isinstance(several, str) else ",".join(several)
-        known = f", it was trained on {trained}" if trained else ""
-        raise ValueError(f"MODEL {path}: --source-lang and --target-lang are needed{known}")
-    return pair
-
-
-def with_dictionaries(folders: Sequence[Path], stored: Any, pair: Sequence[str]) -> Path:
-    """The first folder that has the dictionaries of a pair. Raises ValueError, naming all folders, where none has."""
-    names = sorted({f"dict.{language}.txt" for language in pair})
-    for folder in folders:
-        if all((folder / name).is_file() for name in names):
-            return folder
-    if getattr(stored, "fixed_dictionary", None):  # one dictionary, of any name
-        return folders[-1]
-    looked = " nor in ".join(map(str, folders))
-    raise ValueError(f"--data: {' and '.join(names)} are not in {looked}; valid: the data-bin of the training")
-
-
-def segmenter(folders: Sequence[Path]) -> List[str]:
-    """fairseq's options for the file that turns text into pieces; none where there is no such file."""
-    for folder in folders:
-        for name, flags in SEGMENTERS.items():
-            if (folder / name).is_file():
-                return [*flags, str(folder / name)]
-    logger.warning("no %s beside the dictionaries: words are taken as they stand", " or ".join(SEGMENTERS))
-    return []
-
-
-def search_options(folder: Path) -> List[str]:
-    """The options with which the checkpoint in this folder was scored, where ``search.json`` says them. ValueError: others."""
-    if not (folder / SEARCH).is_file():
-        return []
-    found = read_json(folder / SEARCH, "options of a search")
-    line = []
-    for name, value in found.items():
-        number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
-        if name not in SEARCH_OPTIONS or not number:
-            raise ValueError(f"{folder / SEARCH}: {name} {value!r}; valid: numbers of {', '.join(SEARCH_OPTIONS)}")
-        line += [f"--{name}"] if value is True else [f"--{name}", str(value)] if value is not False else []
-    return line
-
-
-def override(line: Sequence[str], state: Dict[str, Any]) -> Any:
-    """fairseq's configuration of a command line of ``fairseq-interactive``.
-
-    What it says of task and model replaces the options in ``state``, the checkpoint, in place.
+    Returns:
+        fairseq's configuration of the command line.
     """
 
     def parse(**kwargs: Any) -> argparse.Namespace:
+        """Parse the line; errors are those of this package's command."""
         parser = options.get_interactive_generation_parser()
         parser.prog, parser.usage = build_parser().prog, USAGE
         return options.parse_args_and_arch(parser, list(line), **kwargs)
 
     cfg = convert_namespace_to_omegaconf(parse())
-    known = cfg.task if OmegaConf.is_config(cfg.task) else vars(cfg.task)
-    given = {name: value for name, value in vars(parse(suppress_defaults=True)).items() if name in known}
-    given["truncate_source"] = True
-    stored = state["cfg"].task
-    if OmegaConf.is_config(stored):
-        with open_dict(stored):
-            stored.update(given)
+    task_names = cfg.task if OmegaConf.is_config(cfg.task) else vars(cfg.task)
+    typed = vars(parse(suppress_defaults=True))
+    changes = {name: setting for name, setting in typed.items() if name in task_names}
+    changes["truncate_source"] = True
+    task_options = state["cfg"].task
+    if OmegaConf.is_config(task_options):
+        with open_dict(task_options):
+            task_options.update(changes)
     else:
-        vars(stored).update(given)
+        vars(task_options).update(changes)
     overwrite_args_by_name(state["cfg"], ast.literal_eval(cfg.common_eval.model_overrides))
-    state["args"] = None  # the same in the form of older checkpoints, which fairseq would prefer
+    state["args"] = None  # options in the form of older checkpoints, which fairseq would prefer
     return cfg

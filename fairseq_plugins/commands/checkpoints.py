@@ -98,7 +98,7 @@ def dictionary(args: argparse.Namespace) -> None:
 
 
 def export_parser() -> Parser:
-    """Build the parser of ``export``; fairseq reads the options of a search."""
+    """Build the parser of ``export``, without the search options, which fairseq's parser reads."""
     parser = new_parser(
         "export",
         "Write a trained model in a format that other programs read.",
@@ -115,11 +115,8 @@ def export_parser() -> Parser:
         "M2M-100; default: onnx"
     )
     add("--format", choices=FORMATS, default=FORMATS[0], help=formats)
-    add(
-        "--int8",
-        action="store_true",
-        help="onnx: weights of 8 bits; a quarter of the size, and faster",
-    )
+    int8 = "onnx: weights of 8 bits; a quarter of the size, and faster"
+    add("--int8", action="store_true", help=int8)
     add("--half", action="store_true", help="safetensors: store float16; half the size, rounded")
     system = "which system of a folder of several; default: the better on validation"
     add("--system", metavar="NAME", help=system)
@@ -129,12 +126,8 @@ def export_parser() -> Parser:
     )
     add("--encoder", action="store_true", help=encoder)
     add("--frozen", action="store_true", help="huggingface: the frozen masked LM of an SGA alone")
-    add(
-        "--heads",
-        type=int,
-        metavar="N",
-        help="attention heads of an encoder, if its files do not tell",
-    )
+    heads = "attention heads of an encoder, if its files do not tell"
+    add("--heads", type=int, metavar="N", help=heads)
     files = parser.add_mutually_exclusive_group()
     data = "folder of dict.LANG.txt and the pieces; default: beside MODEL, else its data-bin"
     files.add_argument("--data", metavar="DIR", help=data)
@@ -153,7 +146,7 @@ def check_export(args: argparse.Namespace) -> None:
 
 
 def export(words: Sequence[str]) -> int:
-    """Run ``export``, or ``import`` if that is the first word, as it was typed up to 0.1.0."""
+    """Run ``export``; ``export import``, as version 0.1.0 had it, runs ``import``."""
     if list(words[:1]) == ["import"]:
         logger.warning("%s export import is now %s import", PROGRAM, PROGRAM)
         return COMMANDS["import"](words[1:])
@@ -161,6 +154,7 @@ def export(words: Sequence[str]) -> int:
     args, search = parser.parse_known_args(words)
 
     def work(args: argparse.Namespace) -> None:
+        """Write the model."""
         from ..export import command
 
         command.work(args, search)
@@ -189,7 +183,7 @@ def check_import(args: argparse.Namespace) -> None:
 
 
 def import_folder(args: argparse.Namespace) -> None:
-    """Make a checkpoint of a folder."""
+    """Make a checkpoint of a folder, by the converter that recognises it."""
     from ..checkpoints import export as portable
     from ..export import huggingface_seq2seq
 

@@ -33,18 +33,18 @@ def read_docstring(module: str) -> str:
 
 
 def check_exists(option: str, path: Optional[str]) -> None:
-    """Raise ValueError unless the path is a file or a folder; None (not given) passes."""
+    """Raise ValueError unless the path is a file or a folder; None passes."""
     if path is not None and not os.path.exists(path):
         raise ValueError(f"{option} {path}: no such file or folder")
 
 
-def check_named(option: str, items: Optional[Iterable[str]]) -> None:
+def check_named(option: str, texts: Optional[Iterable[str]]) -> None:
     """Raise ValueError for a ``NAME=PATH`` whose path does not exist.
 
-    An item of another form passes: the verb itself says what is valid.
+    A text without ``=`` passes: the verb itself refuses it.
     """
-    for item in items or ():
-        name, _, path = item.partition("=")
+    for text in texts or ():
+        name, _, path = text.partition("=")
         if path:
             check_exists(f"{option} {name}:", path)
 
@@ -69,8 +69,8 @@ class Command:
 
     Attributes:
         build_parser: makes the parser, without importing torch or fairseq.
-        work: does what is asked; raises ValueError or OSError for input that is at fault.
-        check: raises ValueError for options that can be refused before anything heavy is imported.
+        work: does the work; raises ValueError or OSError for input that is at fault.
+        check: raises ValueError for options that can be refused before torch is imported.
     """
 
     build_parser: Callable[[], Parser]
@@ -89,9 +89,10 @@ def run(
     work: Callable[[argparse.Namespace], None],
     check: Callable[[argparse.Namespace], None],
 ) -> int:
-    """Check the options, import the package, and work.
+    """Check the options, register the package with fairseq, and do the work.
 
-    Returns the exit status 0. Exits with status 2 and one sentence if the input is at fault.
+    Returns:
+        The exit status 0. The process exits with status 2 and a sentence if the input is at fault.
     """
     try:
         check(args)
@@ -102,5 +103,5 @@ def run(
 
 
 def import_below(module: str) -> Any:
-    """Import a module below the package, as ``analysis.cka``."""
+    """Import a module of the package, as ``analysis.cka``."""
     return importlib.import_module(f"{__package__.rpartition('.')[0]}.{module}")

@@ -1,4 +1,4 @@
-"""Verbs of ``data_prep`` that belong to the life of a model: they are listed here and run there."""
+"""Verbs that ``data_prep`` runs: they prepare no data, so they are listed with those of models."""
 
 import importlib
 import sys
@@ -8,9 +8,13 @@ from ..own_commands import PROGRAM
 
 
 def forward(verb: str, module: str) -> Callable[[Sequence[str]], int]:
-    """Make the function that runs a module of ``data_prep`` and ends with one sentence."""
+    """Make the function that runs a verb by a module of ``data_prep``.
+
+    Input that is at fault ends it with status 2 and a sentence.
+    """
 
     def run(words: Sequence[str]) -> int:
+        """Run the verb with the remaining words of the command line."""
         try:
             work = importlib.import_module(f"data_prep.{module}").main
         except ModuleNotFoundError as error:

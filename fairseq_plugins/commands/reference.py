@@ -5,26 +5,29 @@ import importlib
 import importlib.metadata
 import platform
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple
 
 from ..own_commands import PACKAGE
 from .command import Command, import_below, new_parser
 
 DISTRIBUTIONS = ("torch", "numpy", "sentencepiece", "sacrebleu", "fastBPE", "safetensors")
-"""Their versions are printed beside fairseq's, which two distributions bring."""
+"""Distributions whose versions are printed beside fairseq's."""
 
 
-def installed_version(*names: str) -> str:
-    """Return the version of the first distribution that is installed.
+def installed_version(name: str) -> str:
+    """Return the version of a distribution, or "not installed"."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
-    Its name is added if there are several to choose from.
-    """
-    for name in names:
-        try:
-            version = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        return version if len(names) == 1 else f"{version} ({name})"
+
+def fairseq_version() -> str:
+    """Return the version of fairseq and the distribution that installs it, one of two."""
+    for name in ("fairseq-fixed", "fairseq"):
+        version = installed_version(name)
+        if version != "not installed":
+            return f"{version} ({name})"
     return "not installed"
 
 
@@ -35,7 +38,7 @@ def describe(package: str) -> str:
         ("--user-dir", PACKAGE),
         ("fairseq_plugins", sys.modules[package].__version__),
         ("Python", platform.python_version()),
-        ("fairseq", installed_version("fairseq-fixed", "fairseq")),
+        ("fairseq", fairseq_version()),
         *((name, installed_version(name)) for name in DISTRIBUTIONS),
         *((option, ", ".join(names)) for option, names in list_registered(package).items()),
         ("compat patches", ", ".join(compat.applied()) or "none"),
@@ -67,15 +70,24 @@ class Option(NamedTuple):
 
 def select_ours(registry: Mapping[str, Any], package: str) -> List[str]:
     """List the names in a registry of fairseq whose class is defined in ``package``."""
-    classes = registry.items()
-    return sorted(name for name, cls in classes if cls.__module__.split(".")[0] == package)
+    return sorted(name for name, cls in registry.items() if _is_ours(cls, package))
 
 
-def registrations(package: str) -> Iterator[Tuple[str, str, Any, Any]]:
-    """Yield (kind, name, class, dataclass or None) of everything that ``package`` registered.
+def _is_ours(cls: Any, package: str) -> bool:
+    return cls.__module__.split(".")[0] == package
 
-    Each class comes once.
-    """
+
+class Registration(NamedTuple):
+    """A class that the package registered with fairseq."""
+
+    kind: str  # as in "task" or "model"
+    name: str
+    cls: Any
+    dataclass: Any  # of its options; None if it has none
+
+
+def registrations(package: str) -> Iterator[Registration]:
+    """Yield each class that ``package`` registered, once."""
     from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
     from fairseq.registry import REGISTRIES
     from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
@@ -88,7 +100,7 @@ def registrations(package: str) -> Iterator[Tuple[str, str, Any, Any]]:
         kinds[kind] = (entry["registry"], entry["dataclass_registry"])
     for kind, (registry, dataclasses) in kinds.items():
         for name in select_ours(registry, package):
-            yield kind, name, registry[name], dataclasses.get(name)
+            yield Registration(kind, name, registry[name], dataclasses.get(name))
 
 
 def list_registered(package: str) -> Dict[str, List[str]]:
@@ -99,66 +111,82 @@ def list_registered(package: str) -> Dict[str, List[str]]:
         "--task": [],
         "--arch": select_ours(ARCH_MODEL_REGISTRY, package),
     }
-    for kind, name, _, _ in registrations(package):
-        if kind != "model":
-            names.setdefault(f"--{kind}", []).append(name)
+    for entry in registrations(package):
+        if entry.kind != "model":
+            names.setdefault(f"--{entry.kind}", []).append(entry.name)
     return names
 
 
 def options(package: str) -> List[Option]:
     """List every option that is declared in ``package``, without those inherited from fairseq."""
     rows = []
-    for kind, name, cls, dataclass in registrations(package):
-        architectures = _read_architectures(name, cls) if kind == "model" else {}
-        for action in _declare(cls, dataclass, package):
+    for entry in registrations(package):
+        architectures = _read_architectures(entry)
+        for action in _declare(entry, package):
             defaults = {}
             for arch, values in architectures.items():
                 defaults[arch] = values.get(action.dest, action.default)
-            flag = action.option_strings[0] if action.option_strings else action.dest
-            text = " ".join((action.help or "").replace("%%", "%").split())
-            cells = _show_type(action), _show_default(action, defaults), text
-            rows.append(Option(f"{kind} {name}", action.dest, flag, *cells))
+            option = Option(
+                owner=f"{entry.kind} {entry.name}",
+                name=action.dest,
+                flag=action.option_strings[0] if action.option_strings else action.dest,
+                kind=_show_type(action),
+                default=_show_default(action, defaults),
+                help=" ".join((action.help or "").replace("%%", "%").split()),
+            )
+            rows.append(option)
     return rows
 
 
-def _declare(cls: Any, dataclass: Any, package: str) -> List[argparse.Action]:
-    """List what ``package`` adds to the parser for a class, by a dataclass or by ``add_args``."""
+def _declare(entry: Registration, package: str) -> List[argparse.Action]:
+    """List the options of a class, without those that a class of fairseq declares.
+
+    A class declares options by its dataclass or, in fairseq's older way, by ``add_args``.
+    """
     from fairseq.dataclass.utils import gen_parser_from_dataclass
 
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    if dataclass is not None:
-        gen_parser_from_dataclass(parser, dataclass())
-        bases = [base for base in dataclass.__mro__ if base.__module__.split(".")[0] == package]
+    if entry.dataclass is not None:
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        gen_parser_from_dataclass(parser, entry.dataclass())
+        bases = [base for base in entry.dataclass.__mro__ if _is_ours(base, package)]
         fields = {name for base in bases for name in vars(base).get("__annotations__", {})}
         return [action for action in parser._actions if action.dest in fields]
-    stock = next(base for base in cls.__mro__ if base.__module__.split(".")[0] != package)
-    inherited = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for owner, target in ((cls, parser), (stock, inherited)):
-        if hasattr(owner, "add_args"):
-            owner.add_args(target)
-    stock_names = {action.dest for action in inherited._actions}
-    return [action for action in parser._actions if action.dest not in stock_names]
+    stock = next(base for base in entry.cls.__mro__ if not _is_ours(base, package))
+    stock_names = {action.dest for action in _add_args(stock)}
+    return [action for action in _add_args(entry.cls) if action.dest not in stock_names]
 
 
-def _read_architectures(model: str, cls: Any) -> Dict[str, Dict[str, Any]]:
-    """Return architecture -> the values that it gives.
+def _add_args(cls: Any) -> List[argparse.Action]:
+    """List the options that a class adds to a parser by ``add_args``, if it has that method."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    if hasattr(cls, "add_args"):
+        cls.add_args(parser)
+    return parser._actions
 
-    Values that ``build_model`` itself fills in stand in ``ARCHITECTURES`` of the model's module.
+
+def _read_architectures(entry: Registration) -> Dict[str, Dict[str, Any]]:
+    """Return the architectures of a model: name -> its defaults. Other classes have none.
+
+    A registered architecture sets defaults in a namespace. Those that ``build_model`` sets are
+    listed in ``ARCHITECTURES`` of the model's module.
     """
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
 
-    resolved = getattr(sys.modules[cls.__module__], "ARCHITECTURES", {})
+    if entry.kind != "model":
+        return {}
+    listed = getattr(sys.modules[entry.cls.__module__], "ARCHITECTURES", {})
     architectures = {}
-    for arch in ARCH_MODEL_INV_REGISTRY.get(model, []):
-        values = argparse.Namespace(**resolved.get(arch, {}))
+    for arch in ARCH_MODEL_INV_REGISTRY.get(entry.name, []):
+        defaults = argparse.Namespace(**listed.get(arch, {}))
         if arch in ARCH_CONFIG_REGISTRY:
-            ARCH_CONFIG_REGISTRY[arch](values)
-        if arch != model or vars(values):
-            architectures[arch] = vars(values)
+            ARCH_CONFIG_REGISTRY[arch](defaults)
+        if arch != entry.name or vars(defaults):
+            architectures[arch] = vars(defaults)
     return architectures
 
 
 def _show_type(action: argparse.Action) -> str:
+    """Describe what an option takes: its choices, nothing (a flag), or a type."""
     if action.choices is not None:
         return ", ".join(f"`{choice}`" for choice in action.choices)
     if action.nargs == 0:
@@ -171,6 +199,7 @@ def _show_default(action: argparse.Action, defaults: Mapping[str, Any]) -> str:
     """Show the default, or that of each architecture if they differ."""
 
     def show(default: Any) -> str:
+        """Show a default value."""
         return {None: "none", "": "empty"}.get(default) or f"`{default}`"
 
     if action.required:
@@ -195,32 +224,34 @@ def reference(package: str) -> str:
 
     An option that several tasks or models declare alike has one row.
     """
-    lines, rows = [HEADING], {}  # type: List[str], Dict[Tuple[str, ...], List[str]]
-    for kind, name, cls, _ in registrations(package):
-        if kind == "model":
-            names = ", ".join(f"`{arch}`" for arch in _read_architectures(name, cls))
-            lines.append(f"- `{name}`: {names}")
+    lines = [HEADING]
+    for entry in registrations(package):
+        if entry.kind == "model":
+            architectures = ", ".join(f"`{arch}`" for arch in _read_architectures(entry))
+            lines.append(f"- `{entry.name}`: {architectures}")
     lines += [
         "",
         "| option | where | type or choices | default | what it does |",
         "|---|---|---|---|---|",
     ]
+    owners: Dict[Option, List[str]] = {}
     for option in options(package):
-        key = (f"`{option.flag}`", option.kind, option.default, option.help)
-        rows.setdefault(key, []).append(option.owner)
-    for (flag, *cells), owners in rows.items():
-        lines.append(_render_row(flag, ", ".join(owners), *cells))
+        owners.setdefault(option._replace(owner="", name=""), []).append(option.owner)
+    for option, names in owners.items():
+        cells = (", ".join(names), option.kind, option.default, option.help)
+        lines.append(_render_row(f"`{option.flag}`", *cells))
     return "\n".join(lines) + "\n"
 
 
 def patches(package: str) -> str:
-    """Render what is patched in fairseq, if the defect is found, as a Markdown table."""
+    """Render all patches of fairseq as a Markdown table."""
     table = import_below("compat").PATCHES
     lines = [_render_row(f"`{patch.name}`", patch.reason, patch.upstream) for patch in table]
     return "\n".join(["| patch | defect | upstream |", "|---|---|---|", *lines]) + "\n"
 
 
 def _render_row(*cells: str) -> str:
+    """Render a row of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -228,6 +259,7 @@ def printer(verb: str, description: str, render: Callable[[str], str]) -> Comman
     """Make the command that prints what ``render`` returns for this package."""
 
     def work(args: argparse.Namespace) -> None:
+        """Print the text."""
         sys.stdout.write(render(__package__.rpartition(".")[0]))
         sys.stdout.flush()
 

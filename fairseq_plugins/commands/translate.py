@@ -1,4 +1,4 @@
-"""The options of ``fairseq-plugins translate MODEL``; those of the search are read by fairseq."""
+"""The options of ``fairseq-plugins translate MODEL``, without those that fairseq's parser reads."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ USAGE = f"{PROGRAM} translate MODEL [--input FILE] [--output FILE] [options]"
 
 
 def build_parser() -> Parser:
-    """Build the parser of the options that are not fairseq's."""
+    """Build the parser of the options that this package adds."""
     parser = new_parser(
         "translate",
         "Translate text, one sentence per line. MODEL comes first: a checkpoint, the folder of a "
@@ -49,19 +49,22 @@ def build_parser() -> Parser:
 
 def translate(words: Sequence[str]) -> int:
     """Run the verb; ``words`` begin with MODEL."""
-    parser, words = build_parser(), list(words)
-    model = words.pop(0) if words and not words[0].startswith("-") else ""
-    args, search = parser.parse_known_args(words)
-    if not model:
+    parser = build_parser()
+    has_model = bool(words) and not words[0].startswith("-")
+    args, search = parser.parse_known_args(list(words[1:] if has_model else words))  # --help exits
+    if not has_model:
         refuse(parser, "MODEL comes first: a checkpoint, or a folder of checkpoints")
+    model = words[0]
 
     def check(args: argparse.Namespace) -> None:
+        """Raise ValueError if a file is missing."""
         if args.input != "-" and not os.path.isfile(args.input):
             raise ValueError(f"--input {args.input}: no such file")
         check_exists("--data", args.data)
         check_exists("MODEL", model)
 
     def work(args: argparse.Namespace) -> None:
+        """Translate."""
         from .. import translate
 
         translate.run(model, args, search)

@@ -61,12 +61,18 @@ def check_names(
 
 
 def is_training(split: str, train_subset: str, load_options: Dict[str, Any]) -> bool:
-    """Return True for the training set; decoding and validation pass a ``task_cfg``."""
+    """Return True if ``load_dataset`` is called for training.
+
+    fairseq-generate and fairseq-validate pass ``task_cfg`` among the ``load_options``;
+    fairseq-train does not.
+    """
     return split == train_subset and load_options.get("task_cfg") is None
 
 
 def load_dictionary(folder: str, languages: Sequence[str]) -> Dictionary:
-    """Read the one dictionary of all languages, ``dict.LANGUAGE.txt``; copies may be missing.
+    """Read the dictionary that all languages share.
+
+    fairseq-preprocess writes a copy for each language, ``dict.LANGUAGE.txt``. One copy is enough.
 
     Raises:
         ValueError: there is no dictionary, or two languages have different ones.
@@ -83,7 +89,11 @@ def load_dictionary(folder: str, languages: Sequence[str]) -> Dictionary:
 def check_dictionaries(
     folder: str, languages: Sequence[str], dictionary: Dictionary, origin: str
 ) -> None:
-    """Raise ValueError if a ``dict.LANGUAGE.txt`` differs from that of ``origin``."""
+    """Raise ValueError if a ``dict.LANGUAGE.txt`` differs from ``dictionary``.
+
+    Args:
+        origin: file that ``dictionary`` was read from.
+    """
     for language in languages:
         path = os.path.join(folder, f"dict.{language}.txt")
         if os.path.isfile(path) and not filecmp.cmp(path, origin, shallow=False):
@@ -95,43 +105,42 @@ def check_dictionaries(
 
 
 def load_pair(prefix: str, pair: str, dictionary: Dictionary, option: str) -> List[Any]:
-    """Load both sides of a pair. Raises ValueError if they differ in their numbers of sentences."""
-    sides = [
-        load_pair_side(prefix, pair, language, dictionary, option) for language in pair.split("-")
-    ]
-    if len(sides[0]) != len(sides[1]):
-        raise ValueError(
-            f"{option} {pair}: the sides of {prefix} need equal lengths; got "
-            f"{[len(side) for side in sides]}"
-        )
-    return sides
+    """Load both sides of a pair from the files of its own direction, else of the reverse direction.
 
-
-def load_pair_side(
-    prefix: str, pair: str, language: str, dictionary: Dictionary, option: str
-) -> Any:
-    """Load one side of a pair, from the files of its own direction or else of the reverse one.
+    Both sides come from one direction: the files of en-de and de-en in one folder may hold
+    different sentences.
 
     Args:
         prefix: folder and split, as in ``data-bin/train``.
         option: option that named the pair, for messages.
+
+    Raises:
+        ValueError: a side is missing, or the sides have different numbers of sentences.
     """
-    source, target = pair.split("-")
-    split = os.path.basename(prefix)
-    command = f"fairseq-preprocess --source-lang {source} --target-lang {target} --{split}pref TEXT"
-    # Both sides of one name: two directions in one folder may hold other sentences.
-    existing = [
+    languages = pair.split("-")
+    source, target = languages
+    complete = [
         name
         for name in both_orders(pair)
-        if all(os.path.isfile(f"{prefix}.{name}.{side}.idx") for side in (source, target))
+        if all(os.path.isfile(f"{prefix}.{name}.{language}.idx") for language in languages)
     ]
-    return _load(
-        f"{prefix}.{(existing or [pair])[0]}.{language}", dictionary, f"{option} {pair}", command
-    )
+    direction = complete[0] if complete else pair
+    split = os.path.basename(prefix)
+    command = f"fairseq-preprocess --source-lang {source} --target-lang {target} --{split}pref TEXT"
+    sides = [
+        _load(f"{prefix}.{direction}.{language}", dictionary, f"{option} {pair}", command)
+        for language in languages
+    ]
+    lengths = [len(side) for side in sides]
+    if lengths[0] != lengths[1]:
+        raise ValueError(
+            f"{option} {pair}: the sides of {prefix} need equal lengths; got {lengths}"
+        )
+    return sides
 
 
 def both_orders(pair: str) -> List[str]:
-    """List the names that files of a pair may have: ``en-de`` -> [en-de, de-en]."""
+    """List the directions that files of a pair may name: ``en-de`` -> [en-de, de-en]."""
     return [pair, "-".join(reversed(pair.split("-")))]
 
 
@@ -140,20 +149,17 @@ def load_monolingual(
 ) -> Any:
     """Load the text of a language.
 
-    That is the output of ``fairseq-preprocess --only-source`` or, without it, a side of the first
-    of the ``pairs`` that has the language.
+    The text is the output of ``fairseq-preprocess --only-source`` or, if there is none, a side of
+    the first pair in ``pairs`` that has the language.
 
     Args:
         prefix: folder and split, as in ``data-bin/train``.
         option: option that named the language, for messages.
     """
     names = [f"{language}-None.{language}", language]
-    names += [
-        f"{name}.{language}"
-        for pair in pairs
-        if language in pair.split("-")
-        for name in both_orders(pair)
-    ]
+    for pair in pairs:
+        if language in pair.split("-"):
+            names += [f"{name}.{language}" for name in both_orders(pair)]
     existing = [name for name in names if os.path.isfile(f"{prefix}.{name}.idx")]
     split = os.path.basename(prefix)
     command = (
@@ -164,6 +170,7 @@ def load_monolingual(
 
 
 def _load(prefix: str, dictionary: Dictionary, option: str, command: str) -> Any:
+    """Load a file. If it is missing, raise ValueError that names the command that makes it."""
     path = f"{prefix}.bin"
     if not os.path.isfile(path) or os.path.getsize(path) == 0:
         fault = "is empty" if os.path.isfile(path) else "is missing"
@@ -177,31 +184,32 @@ def _load(prefix: str, dictionary: Dictionary, option: str, command: str) -> Any
 
 
 class BinSide(NamedTuple):
-    """Files of one side of a language pair."""
+    """Locate the files of one side of a language pair."""
 
     folder: str  # the data-bin
     split: str  # as in ``train``
     languages: Sequence[str]  # source and target
     language: str  # the side
-    impl: Any = None  # ``--dataset-impl``; None = whichever exists
+    impl: Any = None  # ``--dataset-impl``; None = any
 
     def path(self, number: int) -> str:
-        """Name the file without its ending; ``number`` counts ``train``, ``train1``, ..."""
-        split = self.split + (str(number) if number else "")
-        names = [
-            os.path.join(self.folder, f"{split}.{pair}.")
-            for pair in both_orders("-".join(self.languages))
-        ]
-        existing = [name for name in names if dataset_exists(name + self.languages[0], self.impl)]
-        return (existing or names)[0] + self.language
+        """Return the path, without ending, of part ``number`` of the split.
+
+        fairseq names the parts ``train``, ``train1``, ``train2`` and so on.
+        """
+        split = f"{self.split}{number}" if number else self.split
+        names = [f"{split}.{pair}." for pair in both_orders("-".join(self.languages))]
+        paths = [os.path.join(self.folder, name) for name in names]
+        existing = [path for path in paths if dataset_exists(path + self.languages[0], self.impl)]
+        return (existing or paths)[0] + self.language
 
 
 def refuse_empty(rows: Any, side: BinSide) -> None:
-    """Raise ValueError for sentences without a token, which the sizes alone show.
+    """Raise ValueError for sentences without a token. Reads the sizes of the rows alone.
 
     Args:
-        rows: a side as fairseq's translation task reads it: indexed, cut by ``--truncate-source``,
-            or several parts of a split.
+        rows: a side as fairseq's translation task reads it: an indexed dataset, its wrappers for
+            ``--truncate-source``, or a concatenation of the parts of a split.
         side: its files, for the message, which counts lines from 1.
     """
     for number, part in enumerate(_indexed_parts(rows)):
@@ -215,7 +223,11 @@ def refuse_empty(rows: Any, side: BinSide) -> None:
 
 
 def _indexed_parts(rows: Any) -> Iterator[Any]:
-    """Unwrap the indexed datasets: wrappers count a ``</s>`` that is put back twice."""
+    """Yield the indexed dataset of each part of a split.
+
+    For ``--truncate-source`` fairseq strips ``</s>``, cuts and appends it again in wrappers. Their
+    ``sizes`` count ``</s>`` twice, so an empty sentence would seem to have a token.
+    """
     for part in rows.datasets if isinstance(rows, ConcatDataset) else [rows]:
         while isinstance(part, BaseWrapperDataset):
             part = part.dataset

@@ -24,7 +24,7 @@ class EpochDataset(FairseqDataset):
         return False
 
     def num_tokens(self, index: int) -> int:
-        """Tokens of the item, as ``--max-tokens`` counts them."""
+        """Count the tokens of an item, as ``--max-tokens`` does."""
         return int(self.num_tokens_vec(np.array([index]))[0])
 
     def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
@@ -32,15 +32,16 @@ class EpochDataset(FairseqDataset):
         return self.sizes[indices]
 
     def size(self, index: int) -> Any:
-        """Return the tokens of the item, as the limits of a command count them."""
+        """Count the tokens of an item, as the limits on the longest input do."""
         return int(self.sizes[index])
 
     def ordered_indices(self) -> np.ndarray:
-        """Shuffled, then sorted by tokens. (N,)."""
+        """Shuffle the items, then sort them by tokens; equal lengths stay shuffled. (N,) int64."""
         order = self.permutation()
         return order[np.argsort(self.num_tokens_vec(order), kind="mergesort")]
 
     def permutation(self) -> np.ndarray:
+        """Shuffle the items by (seed, epoch). (N,) int64."""
         with data_utils.numpy_seed(self.seed, self.epoch):
             return np.random.permutation(len(self))
 
@@ -48,9 +49,13 @@ class EpochDataset(FairseqDataset):
 class StreamDataset(EpochDataset):
     """Texts of several streams (languages, pairs), drawn anew in every epoch.
 
-    The draw is a function of (seed, epoch). ``streams`` have a length each, and their order is part
-    of the noise; ``sizes`` are those of their texts. ``probabilities``: (K,) share of each stream,
-    see ``sampling``; None = every text once, in order.
+    The draw is a function of (seed, epoch).
+
+    Args:
+        streams: K sequences of texts. Noise is seeded by a stream's number, so their order counts.
+        sizes: of each stream, (N,) tokens of its texts.
+        probabilities: (K,) share of each stream, see ``sampling``; None = every text once, in
+            order.
     """
 
     def __init__(
@@ -70,10 +75,15 @@ class StreamDataset(EpochDataset):
         return len(self._drawn)
 
     def __iter__(self) -> Iterator[Dict[str, Any]]:
-        """Iterate once; without this, iterating would not end if indices exceed the length."""
+        """Iterate over the items of the epoch.
+
+        Python would ask for indices until an IndexError. A subclass may accept any index, as the
+        n-th use of a text with noise of its own.
+        """
         return (self[index] for index in range(len(self)))
 
     def set_epoch(self, epoch: int) -> None:
+        """Draw the texts of an epoch, counted from 1."""
         if epoch == self.epoch:
             return
         self.epoch = epoch
@@ -84,30 +94,33 @@ class StreamDataset(EpochDataset):
         self.sizes = self._sizes[self._drawn]
 
     def draw(self, rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
+        """Draw texts by their numbers, counted through all streams. (N,) int64."""
         return draw_texts(np.diff(self._starts).tolist(), probabilities, rng)
 
     def place_of(self, index: int) -> Tuple[int, int]:
-        """Stream that an item of this epoch comes from, and its number there."""
+        """Return the stream of an item of this epoch, and the item's number in that stream."""
         text = self._drawn[index]
         stream = int(np.searchsorted(self._starts, text, side="right")) - 1
         return stream, int(text - self._starts[stream])
 
     def permutation(self) -> np.ndarray:
+        """Shuffle the drawn texts by (seed, epoch). (N,) int64."""
         return epoch_rng(self.seed, self.epoch, Purpose.ORDER).permutation(len(self))
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Batches are made anew where each epoch draws its texts."""
+        """Return False if each epoch draws its texts: its batches must be made anew."""
         return self.probabilities is None
 
 
 class JoinedDataset(StreamDataset):
-    """Datasets that are collated alike, joined; each has the noise of its own items."""
+    """Join datasets that are collated alike; each draws the noise of its own items."""
 
     def __init__(self, parts: Sequence[Any], seed: int, probabilities: Optional[np.ndarray] = None):
         super().__init__(parts, [part.sizes for part in parts], seed, probabilities)
 
     def set_epoch(self, epoch: int) -> None:
+        """Choose the noise of each dataset, and draw the items of the epoch."""
         for part in self.streams:
             part.set_epoch(epoch)
         super().set_epoch(epoch)
@@ -117,4 +130,5 @@ class JoinedDataset(StreamDataset):
         return {**self.streams[part][row], "id": int(index)}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """Collate items of any of the datasets."""
         return self.streams[0].collater(samples)

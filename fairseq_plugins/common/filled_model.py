@@ -1,4 +1,4 @@
-"""Models that start from a pretrained file, which their own checkpoints make superfluous."""
+"""Models that start from a pretrained file and need it no more once they have a checkpoint."""
 
 from typing import Any, Callable, Optional
 
@@ -9,18 +9,24 @@ from .options import writable
 
 
 class FilledModel:
-    """Mixin of a fairseq model that needs its pretrained file, or a checkpoint of the run."""
+    """Mixin that stops a fairseq model from running with random weights.
 
-    absent_source: Optional[str] = None  # why the pretrained file was not read; None = it was
+    Before its first step the model must have read its pretrained file or a checkpoint.
+
+    Attributes:
+        absent_source: why the pretrained file was not read; None = it was, or a checkpoint.
+    """
+
+    absent_source: Optional[str] = None
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Load a checkpoint of the run, which makes the pretrained file superfluous."""
+        """Load a checkpoint of the run, which replaces the pretrained file."""
         incompatible_keys = super().load_state_dict(*args, **kwargs)  # type: ignore[misc]
         self.absent_source = None
         return incompatible_keys
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model; see :meth:`check_source`."""
+        """Run the model. Raises ValueError if it has random weights: see :meth:`check_source`."""
         self.check_source()
         return super().forward(*args, **kwargs)  # type: ignore[misc]
 
@@ -33,7 +39,11 @@ class FilledModel:
 
 
 class FilledTransformer(FilledModel, TransformerModel):
-    """Stock transformer with the options of a dataclass, ``own_options``, beside its own."""
+    """Stock transformer that starts from a pretrained file.
+
+    Attributes:
+        own_options: dataclass of the options that the subclass adds to those of the transformer.
+    """
 
     own_options: Any
 
@@ -46,13 +56,15 @@ class FilledTransformer(FilledModel, TransformerModel):
     def start_from(
         self, args: Any, name: str, absent: Optional[str], fill: Callable[[], Any]
     ) -> None:
-        """Fill the random model from the file that option ``name`` of ``args`` gives.
+        """Fill the random model from its pretrained file, and record the path.
 
-        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so
-        that decoding opens no other file.
+        The run's checkpoints store ``args``. There the path moves to ``initialised_from``, so that
+        building the model for decoding opens no file beside the checkpoint.
 
         Args:
-            absent: why the file is not opened; None = it is.
+            args: options of the model; changed.
+            name: option that gives the path.
+            absent: why the file is not read; None = it is.
             fill: reads the file and fills this model.
         """
         self.absent_source = absent

@@ -1,4 +1,4 @@
-"""Name the options that fit a pretrained file to a model, and compare sizes with the file."""
+"""Tell ``checkpoints.fitting`` the names of options, and compare options with a file's sizes."""
 
 from typing import Any, Dict, Mapping
 
@@ -14,7 +14,7 @@ FIT_OPTIONS = FitOptions(
     tied="--share-all-embeddings and --share-decoder-input-output-embed",
     dictionary=USE_ITS_DICTIONARY,
 )
-"""Names of the options in messages of ``checkpoints.fitting``."""
+"""Options that ``checkpoints.fitting`` names in its messages."""
 
 
 def fit_options(args: Any) -> FitOptions:
@@ -23,13 +23,18 @@ def fit_options(args: Any) -> FitOptions:
 
 
 def side_sizes(sizes: Mapping[str, int], *sides: str) -> Dict[str, int]:
-    """Return option -> value for sides that are wired as a masked LM of these sizes."""
-    return {
-        option: sizes[size]
-        for side in sides
-        for size, option in size_options(side, "").items()
-        if size not in ("layers", "max_positions")
-    }
+    """Return option -> value of the width, feed-forward width and heads of each side.
+
+    Args:
+        sizes: of a masked LM, by field of ``MaskedLMSizes``.
+        sides: ``encoder``, ``decoder``, or both.
+    """
+    values = {}
+    for side in sides:
+        options = size_options(side, "")
+        for size in ("embed_dim", "ffn_dim", "heads"):
+            values[options[size]] = sizes[size]
+    return values
 
 
 def check_sizes(sizes: Mapping[str, Any], args: Any, origin: str, remedy: str = "") -> None:

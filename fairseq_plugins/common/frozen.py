@@ -22,12 +22,12 @@ class Frozen(nn.Module):
 
     Args:
         module: the pretrained module, with its weights.
-        fingerprint: hex digest of the weights; empty = that of the state dict that is loaded, which
-            brings the weights.
+        fingerprint: hex digest of the weights; empty = the weights and their fingerprint come with
+            the state dict that is loaded.
         source: where the weights came from, for messages.
         save_weights: write the weights into the state dict as well.
         train_dropout: let the module's dropout act during training.
-        option: that names the pretrained model, for messages.
+        option: option that names the pretrained model, for messages.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Frozen(nn.Module):
         self.module.train(False)
 
     def train(self, mode: bool = True) -> "Frozen":
-        """Set the mode; training mode reaches the frozen module only if its dropout is wanted."""
+        """Set the mode; the frozen module enters training mode only with ``train_dropout``."""
         self.training = mode
         self.module.train(mode and self.train_dropout)
         return self
@@ -70,7 +70,10 @@ def log_sizes(model: nn.Module) -> None:
 
 
 def _drop_weights(module: nn.Module, state: Dict[str, Tensor], prefix: str, _: Any) -> None:
-    """Leave out the weights, and add the marker: a state-dict hook."""
+    """Remove the frozen weights from a state dict and add the marker.
+
+    torch calls this hook with the state dict, in which all keys of ``module`` have the prefix.
+    """
     assert isinstance(module, Frozen)
     if not module.save_weights:
         for key in [key for key in state if key.startswith(prefix + "module.")]:
@@ -87,7 +90,15 @@ def _accept_without_weights(
     missing: List[str],
     *__: Any,
 ) -> None:
-    """Compare fingerprints; absent weights keep their values: a hook of loading."""
+    """Compare the fingerprint of a state dict, and complete the dict for strict loading.
+
+    torch calls this hook before it loads ``state``. The marker is removed, because no parameter has
+    its name. Weights that the state dict lacks are added from the module, so that they stay as they
+    are.
+
+    Raises:
+        ValueError: the state dict was made with other frozen weights.
+    """
     assert isinstance(module, Frozen)
     markers = [key for key in state if key.startswith(prefix + MARKER)]
     for marker in markers:

@@ -1,4 +1,4 @@
-"""Options of papers' command lines that fairseq renamed, or that other forks have."""
+"""Options in published command lines that fairseq has renamed, or that only a fork has."""
 
 import argparse
 from typing import Any, Mapping
@@ -7,7 +7,7 @@ from typing import Any, Mapping
 def add_old_options(parser: argparse.ArgumentParser) -> None:
     """Let ``--min-lr`` set ``--stop-min-lr``, and ``--sacrebleu`` choose ``--scoring sacrebleu``.
 
-    fairseq refuses the former; it reads the latter, and scores with tokenized BLEU all the same.
+    fairseq refuses ``--min-lr``. It accepts ``--sacrebleu`` but still scores tokenized BLEU.
     """
     actions = parser._option_string_actions
     if "--stop-min-lr" in actions and "--min-lr" not in actions:
@@ -20,19 +20,21 @@ def add_old_options(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_options(parser: argparse.ArgumentParser, foreign: Mapping[str, str]) -> None:
-    """Let each option of another fork end the command with what it is here."""
+    """Refuse options of a fork of fairseq by a message that names the equivalent here.
+
+    Args:
+        foreign: option -> its equivalent, as the end of a sentence.
+    """
+    hidden = argparse.SUPPRESS
     for option, equivalent in foreign.items():
-        parser.add_argument(
-            option,
-            action=_Foreign,
-            const=equivalent,
-            default=argparse.SUPPRESS,
-            help=argparse.SUPPRESS,
-        )
+        parser.add_argument(option, action=_Foreign, const=equivalent, default=hidden, help=hidden)
 
 
 class _MinLR(argparse.Action):
-    """fairseq's cosine schedule still has a ``--min-lr`` of its own, which is another thing."""
+    """Store ``--min-lr`` as ``--stop-min-lr``.
+
+    With ``--lr-scheduler cosine`` it stays ``--min-lr``, the last learning rate of the schedule.
+    """
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
         cosine = getattr(namespace, "lr_scheduler", None) == "cosine"
@@ -40,6 +42,8 @@ class _MinLR(argparse.Action):
 
 
 class _Foreign(argparse.Action):
+    """End the command with a message."""
+
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: Any = None
     ) -> None:

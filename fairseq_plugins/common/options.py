@@ -1,10 +1,11 @@
 """Options of models, tasks and criterions: declaration, rules, architectures' defaults."""
 
+import functools
 import os
 from argparse import Namespace
 from contextlib import nullcontext
 from dataclasses import field, fields
-from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
@@ -54,21 +55,25 @@ def defaults_of(options: Any) -> Dict[str, Any]:
     return {entry.name: entry.default for entry in fields(options) if entry.name != "_name"}
 
 
-def sizes_of(side: str, *sizes: Any) -> Dict[str, Any]:
-    """Name the sizes of one side: layers, width, feed-forward width, attention heads."""
-    return dict(
-        zip(
-            (
-                f"{side}_{name}"
-                for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
-            ),
-            sizes,
-        )
-    )
+Size = Optional[int]
+"""Size of a model; None = the default of another model."""
 
 
-def same_sides(*sizes: Any, **more: Any) -> Dict[str, Any]:
-    """Build the defaults of a stock transformer whose sides have the same sizes."""
+def sizes_of(side: str, layers: Size, width: Size, ffn_width: Size, heads: Size) -> Dict[str, Any]:
+    """Return option -> value of the sizes of one side, ``encoder`` or ``decoder``."""
+    return {
+        f"{side}_layers": layers,
+        f"{side}_embed_dim": width,
+        f"{side}_ffn_embed_dim": ffn_width,
+        f"{side}_attention_heads": heads,
+    }
+
+
+def same_sides(
+    layers: Size, width: Size, ffn_width: Size, heads: Size, **more: Any
+) -> Dict[str, Any]:
+    """Return option -> value of a stock transformer whose sides have equal sizes."""
+    sizes = (layers, width, ffn_width, heads)
     return {**sizes_of("encoder", *sizes), **sizes_of("decoder", *sizes), **more}
 
 
@@ -108,13 +113,14 @@ def in_range(name: str, valid: str) -> Rule:
         number = getattr(options, name, None)
         if number is None or low < number < high:
             return False
-        return not (number == low and valid[0] == "[") and not (number == high and valid[-1] == "]")
+        on_closed_end = (number == low and valid[0] == "[") or (number == high and valid[-1] == "]")
+        return not on_closed_end
 
     return Rule(is_outside, f"{flag(name)} must {words}; got {{{name}}}")
 
 
 class _Named(Dict[str, Any]):
-    """Options as a mapping, of which a message reads only those that it names."""
+    """Mapping from names to the attributes of ``options``, for ``str.format_map``."""
 
     def __init__(self, options: Any):
         super().__init__()
@@ -130,26 +136,21 @@ def check_range(cfg: Any, valid: str, *names: str) -> None:
 
 
 def check_choices(args: Any, choices: Dict[str, Iterable[Any]]) -> None:
-    """Raise ValueError for an option that is none of its choices; None is left to the model."""
-    for name, choice in choices.items():
-        setting, valid = getattr(args, name), [str(name) for name in choice]
+    """Raise ValueError unless each option is one of its choices; None passes."""
+    for name, option_choices in choices.items():
+        setting, valid = getattr(args, name), [str(choice) for choice in option_choices]
         if setting is not None and str(setting) not in valid:
             raise ValueError(f"{flag(name)} must be one of {', '.join(valid)}; got {setting}")
 
 
 def check_positive(args: Any, *names: str) -> None:
-    """Raise ValueError for an option below 1; None is left to the model."""
-    for name in names:
-        number = getattr(args, name)
-        if number is not None and number < 1:
-            raise ValueError(f"{flag(name)} must be at least 1; got {number}")
+    """Raise ValueError for an option below 1; None passes."""
+    check_range(args, "[1, inf)", *names)
 
 
 def check_dropout(args: Any, *names: str) -> None:
-    """Raise ValueError for an option outside [0, 1)."""
-    for name in names:
-        if not 0.0 <= getattr(args, name) < 1.0:
-            raise ValueError(f"{flag(name)} must lie in [0, 1); got {getattr(args, name)}")
+    """Raise ValueError for an option outside [0, 1); None passes."""
+    check_range(args, "[0, 1)", *names)
 
 
 def check_wiring(args: Any, wiring: Mapping[str, Any], origin: str) -> None:
@@ -164,7 +165,14 @@ def check_wiring(args: Any, wiring: Mapping[str, Any], origin: str) -> None:
 
 
 def frozen_path(cfg: Any, name: str, valid: str) -> str:
-    """Return the pretrained file of option ``name``. Raises ValueError if there is none."""
+    """Return the path of the frozen model that option ``name`` gives.
+
+    Args:
+        valid: what the option takes, for messages.
+
+    Raises:
+        ValueError: the option is not set, or its path does not exist.
+    """
     path = getattr(cfg, name)
     if not path:
         raise ValueError(f"{flag(name)} is needed: {valid}")
@@ -181,14 +189,20 @@ def frozen_path(cfg: Any, name: str, valid: str) -> str:
 
 
 def writable(args: Any) -> Any:
-    """Return a context in which new names may be set."""
+    """Return a context in which ``args`` takes new names: a hydra configuration refuses them."""
     return open_dict(args) if OmegaConf.is_config(args) else nullcontext()
 
 
 def as_namespace(args: Any) -> Namespace:
-    """Convert a hydra configuration, of which a stock model loses unknown options."""
-    options: Any = OmegaConf.to_container(args) if OmegaConf.is_config(args) else None
-    return args if options is None else Namespace(**options)
+    """Convert a hydra configuration to a namespace; return a namespace as it is.
+
+    A stock transformer merges a hydra configuration into its own dataclass and so drops the options
+    that the dataclass lacks. From a namespace it reads them all.
+    """
+    if not OmegaConf.is_config(args):
+        return args
+    options: Any = OmegaConf.to_container(args)
+    return Namespace(**options)
 
 
 def fill_missing(args: Any, config: type) -> None:
@@ -200,20 +214,18 @@ def fill_missing(args: Any, config: type) -> None:
 
 
 def set_architecture(args: Any, defaults: Mapping[str, Any]) -> None:
-    """Fill what was left open; the command line or the YAML wins. Changes ``args``."""
+    """Set the options that command line and YAML leave open to ``defaults``. Changes ``args``."""
     for name, default in defaults.items():
         if getattr(args, name, None) is None:
             setattr(args, name, default)
 
 
 def register_architectures(model: str, architectures: Mapping[str, Mapping[str, Any]]) -> None:
-    """Register each --arch of a model; fairseq has done so for the model's own name."""
+    """Register each ``--arch`` of a model.
+
+    A name that is registered is skipped: fairseq registers the model's own name as an ``--arch``.
+    """
     for name, defaults in architectures.items():
         if name not in ARCH_MODEL_REGISTRY:
-            _register(model, name, defaults)
-
-
-def _register(model: str, name: str, defaults: Mapping[str, Any]) -> None:
-    @register_model_architecture(model, name)
-    def architecture(args: Any) -> None:
-        set_architecture(args, defaults)
+            set_defaults = functools.partial(set_architecture, defaults=defaults)
+            register_model_architecture(model, name)(set_defaults)

@@ -5,21 +5,18 @@ from typing import Any, Tuple
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.tasks import TASK_REGISTRY, FairseqTask
 
-from ..compat.own_runs import changed
-
 
 class OwnRun(FairseqTask):
-    """Task whose runs may start from the checkpoint of another run; stands before the stock task.
+    """Task whose runs may start from the checkpoint of another run.
 
-    ``fairseq_plugins.compat.own_runs`` reads the first two attributes.
+    A subclass names this class before the stock task. ``fairseq_plugins.compat.own_runs`` reads
+    the first two attributes.
 
     Attributes:
-        counts_its_own_hours: ``--stop-time-hours`` counts the hours of the run alone, not those of
-            the checkpoint that ``--finetune-from-model``, or ``--restore-file`` with
-            ``--reset-meters``, names.
-        continues_its_own_run: a restarted run goes on from its own ``checkpoint_last.pt``, where
-            stock reads ``--restore-file`` again; without the optimizer's state in it
-            (``--no-save-optimizer-state``) it goes on from its number of updates.
+        counts_its_own_hours: ``--stop-time-hours`` counts the hours of this run alone. Stock
+            fairseq adds the hours of the checkpoint that the run starts from.
+        continues_its_own_run: a restarted run continues from its own ``checkpoint_last.pt``.
+            Stock fairseq reads ``--restore-file`` again and trains from there.
         criterions: registered names of the criterions that train the task; empty means any.
     """
 
@@ -28,7 +25,7 @@ class OwnRun(FairseqTask):
     criterions: Tuple[str, ...] = ()
 
     def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build the criterion.
+        """Build the criterion; a criterion of the user's own plugins is never refused.
 
         Raises:
             ValueError: a criterion of fairseq or of this package does not train the task.
@@ -50,6 +47,3 @@ def registered_name(task: FairseqTask) -> str:
     """Return the registered name of a task's class; the name of the class if it has none."""
     names = (name for name, task_class in TASK_REGISTRY.items() if task_class is type(task))
     return next(names, type(task).__name__)
-
-
-__all__ = ["OwnRun", "changed"]

@@ -22,7 +22,10 @@ class Purpose(IntEnum):
 
 
 def epoch_rng(seed: int, epoch: int, purpose: Purpose) -> np.random.Generator:
-    """Seed a generator by these three alone; generators of noise are seeded by four numbers."""
+    """Create the generator of a draw that happens once per epoch.
+
+    Its five seeds differ from every generator of an item's noise, which has four seeds.
+    """
     return np.random.default_rng((seed, epoch, 0, 0, int(purpose)))
 
 
@@ -60,23 +63,27 @@ def draw_texts(
 ) -> np.ndarray:
     """Draw the texts of an epoch: as many as there are in all, each stream by its share.
 
-    The number of texts of a stream is its share of the epoch, rounded up or down such that its
-    expectation is the share (systematic sampling). A stream that is drawn less than once gives a
-    random part. A stream that is drawn more often gives every text before any text again. Natural
-    proportions give every text once.
+    The number of texts of a stream is its share of the epoch, rounded up or down at random so that
+    its expectation is the share (systematic sampling). No text is drawn a second time before every
+    text of its stream was drawn once. Natural proportions give every text once.
+
+    Args:
+        sizes: texts of each stream.
+        probabilities: (K,) share of each stream.
 
     Returns:
         (N,) int64, numbers of texts counted through all streams.
     """
     total = int(sum(sizes))
-    # Rounded, so that 11.999999999 texts of a stream with 12 are 12.
+    # One random offset moves all ends, so each count is its share rounded up or down. np.round:
+    # a share of 11.999999999 texts is a share of 12.
     ends = np.floor(np.round(np.cumsum(probabilities) * total, 6) + rng.random()).astype(np.int64)
     counts = np.diff(ends, prepend=0)
     texts: List[np.ndarray] = []
     start = 0
     for size, count in zip(sizes, counts):
-        times, remainder = divmod(int(count), size)
-        texts += [start + np.arange(size)] * times
+        repeats, remainder = divmod(int(count), size)
+        texts += [start + np.arange(size)] * repeats
         texts.append(start + rng.choice(size, remainder, replace=False))
         start += size
     return np.concatenate(texts)
@@ -94,20 +101,21 @@ class TemperatureSchedule(NamedTuple):
 
     start: float  # temperature of epoch 1
     end: float  # temperature of epoch ``epochs`` + 1 and of every later one
-    epochs: int  # how many epochs the way from start to end takes, at least 1
+    epochs: int  # epochs from ``start`` to ``end``, at least 1
 
     @classmethod
     def parse(
         cls, text: str, option: str = "--sampling-temperature-schedule"
     ) -> "TemperatureSchedule":
         """Read ``START:END:EPOCHS``, as in ``1:5:10``. The temperature may rise or fall."""
-        start, end, epochs = (*str(text).split(":"), "", "")[:3]
         try:
+            start, end, epochs = str(text).split(":")
             schedule = cls(float(start), float(end), int(epochs))
+            # Below 1 the largest pair gets even more than its share of the data. Refuses nan too.
+            is_valid = all(1.0 <= number < math.inf for number in schedule)
         except ValueError:
-            schedule = cls(0.0, 0.0, 0)
-        # Below 1 the largest pair gets even more than its share of the data. This also refuses nan.
-        if text.count(":") != 2 or not all(1.0 <= number < math.inf for number in schedule):
+            is_valid = False
+        if not is_valid:
             raise ValueError(
                 f"{option} must be START:END:EPOCHS, two temperatures (1 = sizes as they are, "
                 "larger = more equal shares) and a whole number, as 1:5:10, each at least 1; got "
@@ -121,14 +129,15 @@ class TemperatureSchedule(NamedTuple):
 
 
 class TemperatureDataset(SampledMultiDataset):
-    """fairseq's sampled pairs, drawn anew for every epoch at the temperature of that epoch.
+    """Draw the sentences of each epoch from several pairs, at the temperature of the epoch.
 
-    Everything is a function of (seed, epoch). fairseq's class keeps its first ratios; with
-    ``--virtual-epoch-size`` it draws once for several epochs, from a seed that depends on the epoch
-    in which the process started. A direction that is drawn more often than it has sentences gives
-    every sentence before any of them again.
+    The draw is a function of (seed, epoch). fairseq's class keeps the shares of its first epoch.
+    With ``--virtual-epoch-size`` it draws once for several epochs, by a seed that depends on the
+    epoch in which the process started, so a resumed run differs. Here no sentence is drawn a second
+    time before every sentence of its direction was drawn once.
 
     Args:
+        datasets: direction -> its data.
         sizes: sentences of each direction in all of its data, which may be more than what is
             loaded.
         virtual_size: sentences per epoch; None = as many as leave the largest direction at its
@@ -152,6 +161,7 @@ class TemperatureDataset(SampledMultiDataset):
         )
 
     def set_epoch(self, epoch: int) -> None:
+        """Draw the sentences of an epoch, counted from 1, at its temperature."""
         if epoch != self._cur_epoch:
             temperature = self.schedule.at(epoch)
             self.setup_sampling(
@@ -169,7 +179,7 @@ class TemperatureDataset(SampledMultiDataset):
     def random_choice_in_dataset(
         self, rng: np.random.RandomState, dataset: Any, choice_size: int
     ) -> np.ndarray:
-        """Draw the sentences of a direction that an epoch holds. (choice_size,) int64."""
-        times, remainder = divmod(int(choice_size), len(dataset))
-        whole = np.tile(np.arange(len(dataset)), times)
-        return np.concatenate([whole, rng.choice(len(dataset), remainder, replace=False)])
+        """Draw the sentences of a direction for an epoch, in place of fairseq's. (choice_size,)."""
+        repeats, remainder = divmod(int(choice_size), len(dataset))
+        every_sentence = np.tile(np.arange(len(dataset)), repeats)
+        return np.concatenate([every_sentence, rng.choice(len(dataset), remainder, replace=False)])

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class SharedDictionaryConfig(FairseqDataclass):
-    """Options of what is read."""
+    """Options of the data."""
 
     data: str = option(MISSING, "folder made by fairseq-preprocess, with dict.<lang>.txt")
     pairs: str = option("", "translation pairs, for example en-de,en-fr")
@@ -32,11 +32,10 @@ class SharedDictionaryConfig(FairseqDataclass):
 
 
 class SharedDictionaryTask(OwnRun):
-    """Texts of ``--pairs`` and ``--monolingual``, one dictionary for all.
+    """Task over texts of ``--pairs`` and ``--monolingual`` with one dictionary for all languages.
 
-    The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder
-    (``train.en-de.en.bin`` and so on), and what it makes of one language with ``--only-source``
-    (``train.en-None.en.bin``).
+    One folder holds the output of ``fairseq-preprocess`` for each pair (``train.en-de.en.bin`` and
+    so on) and, with ``--only-source``, for single languages (``train.en-None.en.bin``).
     """
 
     def __init__(self, cfg: Any, dictionary: Dictionary):
@@ -46,18 +45,17 @@ class SharedDictionaryTask(OwnRun):
 
     @staticmethod
     def read_dictionary(cfg: Any) -> Dictionary:
-        """Read the dictionary of all languages. Raises ValueError if none or several exist."""
+        """Read the dictionary of all languages. Raises ValueError if there are none or several."""
         names = [language for pair in split_names(cfg.pairs) for language in pair.split("-")]
-        return load_dictionary(
-            cfg.data, list(dict.fromkeys([*names, *split_names(cfg.monolingual)]))
-        )
+        names += split_names(cfg.monolingual)
+        return load_dictionary(cfg.data, list(dict.fromkeys(names)))
 
     @classmethod
     def read_masked_dictionary(cls, cfg: Any) -> Dictionary:
         """Read the dictionary and add ``<mask>`` at its end unless it is there.
 
         Raises:
-            ValueError: ``<mask>`` is the first entry: it must stand behind the pieces.
+            ValueError: ``<mask>`` stands before the pieces, which leaves no random pieces.
         """
         dictionary = cls.read_dictionary(cfg)
         if dictionary.add_symbol("<mask>") <= dictionary.nspecial:
@@ -68,13 +66,16 @@ class SharedDictionaryTask(OwnRun):
         return dictionary
 
     def prefix(self, split: str) -> str:
+        """Return folder and split, as in ``data-bin/train``."""
         return os.path.join(self.cfg.data, split)
 
     def sides(self, split: str, pair: str) -> List[Any]:
+        """Load both sides of a pair. Raises ValueError if their numbers of sentences differ."""
         return load_pair(self.prefix(split), pair, self.dictionary, "--pairs")
 
     @property
     def source_dictionary(self) -> Dictionary:
+        """Dictionary of all languages."""
         return self.dictionary
 
     target_dictionary = source_dictionary

@@ -1,4 +1,4 @@
-"""Models that fill all slots of a sentence at once and are read with CTC."""
+"""Models that fill all slots of a sentence at once and are decoded with CTC."""
 
 import logging
 from typing import Any, NamedTuple, Optional, Tuple
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_slots_task(task: Any, arch: str) -> None:
-    """Raise ValueError if the task's generator writes from left to right."""
+    """Raise ValueError if the task decodes from left to right, as stock translation does."""
     if isinstance(task, FairseqTask) and not getattr(task, "fills_slots", False):
         raise ValueError(
             f"--arch {arch} needs --task sga_translation or sga_translation_multi, in training as "
@@ -62,8 +62,10 @@ class Target(NamedTuple):
 class SlotModel(BaseFairseqModel):
     """Interface of a model with ``upsample`` slots per source token.
 
-    ``blank`` is the id of the CTC blank; ``blank_bias`` (nats) is added to its logit wherever slots
-    are read with CTC.
+    Attributes:
+        upsample: slots per source token.
+        blank: id of the CTC blank.
+        blank_bias: nats added to the blank's logit wherever CTC reads slots.
     """
 
     upsample: int
@@ -83,23 +85,26 @@ class SlotModel(BaseFairseqModel):
         return src_lengths * self.upsample
 
     def ctc_projection(self, penalty: float = 0.0) -> Tuple[Tensor, Optional[Tensor]]:
-        """Return :attr:`projection` with ``blank_bias - penalty`` nats added to the blank's bias.
+        """Return :attr:`projection` with ``blank_bias - penalty`` added to the bias of the blank.
 
-        A penalty is for decoding: the blank is emitted less often, and outputs are longer.
+        Args:
+            penalty: nats subtracted from the blank's logit in decoding; a positive penalty makes
+                blanks rarer and outputs longer.
         """
         weight, bias = self.projection
-        if self.blank_bias == penalty:
+        shift = self.blank_bias - penalty
+        if shift == 0:
             return weight, bias
         bias = weight.new_zeros(weight.size(0)) if bias is None else bias.clone()
-        bias[self.blank] += self.blank_bias - penalty
+        bias[self.blank] += shift
         return weight, bias
 
     def best_path(self, hidden: Tensor, slots: Tensor, penalty: float = 0.0) -> BestPath:
-        """Find the best token of every slot as CTC reads it.
+        """Find the most probable token of every slot.
 
         Args:
             hidden: (B, T, C).
-            slots: (B,) int64.
+            slots: (B,) int64, slots of each sentence.
             penalty: nats subtracted from the blank's logit.
         """
         weight, bias = self.ctc_projection(penalty)

@@ -1,4 +1,4 @@
-"""Base of criterions whose logged values are all sums, so that batches and processes add up."""
+"""Base of criterions that log sums: over batches and processes the sums are added up."""
 
 import math
 from typing import Any, Dict, List, Tuple
@@ -9,11 +9,13 @@ from fairseq.logging import metrics
 from fairseq.tasks import TASK_REGISTRY
 from torch import Tensor
 
+from .own_run import registered_name
+
 Logged = Dict[str, Any]
 
 
 class SummedCriterion(FairseqCriterion):
-    """A loss in nats, summed over what ``sample_size`` counts.
+    """Criterion whose loss, in nats, is a sum over ``sample_size`` units (tokens or sentences).
 
     Attributes:
         tasks: registered names of the tasks that the criterion trains; empty means any.
@@ -27,11 +29,9 @@ class SummedCriterion(FairseqCriterion):
         trainable = tuple(TASK_REGISTRY[name] for name in cls.tasks)
         if trainable and not isinstance(task, trainable):
             names = {criterion: name for name, criterion in CRITERION_REGISTRY.items()}
-            task_names = {task_class: name for name, task_class in TASK_REGISTRY.items()}
             raise ValueError(
-                f"--criterion {names.get(cls, cls.__name__)} with --task "
-                f"{task_names.get(type(task), type(task).__name__)}: the criterion is for "
-                f"--task {' or '.join(cls.tasks)}"
+                f"--criterion {names.get(cls, cls.__name__)} with --task {registered_name(task)}: "
+                f"the criterion is for --task {' or '.join(cls.tasks)}"
             )
         return super().build_criterion(cfg, task)
 
@@ -40,42 +40,40 @@ class SummedCriterion(FairseqCriterion):
         loss: Tensor, sample_size: Any, sample: Dict[str, Any], **sums: Any
     ) -> Tuple[Tensor, Any, Logged]:
         """Assemble the output of ``forward``: loss, sample size, and the sums to log."""
-        counts = {name: sample[name] for name in ("ntokens", "nsentences")}
-        return (
-            loss,
-            sample_size,
-            {"loss": loss.detach(), **counts, "sample_size": sample_size, **sums},
-        )
+        logging_output = {
+            "loss": loss.detach(),
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["nsentences"],
+            "sample_size": sample_size,
+            **sums,
+        }
+        return loss, sample_size, logging_output
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Return True: processes may add up."""
+        """Return True, so that fairseq adds up the logged values of all processes."""
         return True
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Logged]) -> None:
         """Log the sums of all batches and processes."""
-        cls.log_sums(on_host(logging_outputs))
+        cls.log_sums(copy_to_host(logging_outputs))
 
     @classmethod
     def log_sums(cls, logging_outputs: List[Logged]) -> None:
-        """Log the sums of :meth:`result`, as numbers."""
+        """Log what :meth:`result` returned for each batch, with numbers in place of tensors."""
         raise NotImplementedError
 
 
-def on_host(logging_outputs: List[Logged]) -> List[Logged]:
-    """Replace tensors by numbers, waiting for the device once."""
-    tensors = [
-        value.double()
-        for log in logging_outputs
-        for value in log.values()
-        if isinstance(value, Tensor)
-    ]
-    numbers = iter(torch.stack(tensors).tolist() if tensors else ())
-    return [
-        {name: next(numbers) if isinstance(value, Tensor) else value for name, value in log.items()}
-        for log in logging_outputs
-    ]
+def copy_to_host(logging_outputs: List[Logged]) -> List[Logged]:
+    """Replace tensors by numbers. All are copied from the device at once, which waits once."""
+    host_logs = [dict(log) for log in logging_outputs]
+    entries = [(log, name) for log in host_logs for name in log if isinstance(log[name], Tensor)]
+    if entries:
+        numbers = torch.stack([log[name].double() for log, name in entries]).tolist()
+        for (log, name), number in zip(entries, numbers):
+            log[name] = number
+    return host_logs
 
 
 def total(logging_outputs: List[Logged], name: str) -> float:
@@ -84,8 +82,12 @@ def total(logging_outputs: List[Logged], name: str) -> float:
 
 
 def log_loss(logging_outputs: List[Logged], name: str = "loss", unit: str = "sample_size") -> None:
-    """Log a loss in bits per unit, which is the name of what counts them."""
-    size = total(logging_outputs, unit)
-    metrics.log_scalar(
-        name, total(logging_outputs, name) / max(size, 1) / math.log(2), size, round=3
-    )
+    """Log a loss in bits per unit.
+
+    Args:
+        name: of the logged sum of losses, in nats.
+        unit: name of the logged number of units.
+    """
+    units = total(logging_outputs, unit)
+    bits = total(logging_outputs, name) / max(units, 1) / math.log(2)
+    metrics.log_scalar(name, bits, units, round=3)

@@ -1,11 +1,12 @@
-"""Run a model whose weights have no values: nearly no memory, and the shapes of every tensor.
+"""Run a model without the values of its weights, for the shapes of all tensors in little memory.
 
-:func:`drop_values` frees the weights of a model that was built as usual; under :class:`Valueless` a
-forward and a backward pass then allocate next to nothing. Integers and booleans stay real, so that
-lengths, masks and tokens are those of a real run.
+:func:`drop_values` frees the weights of a model that was built as usual. Under :class:`Valueless` a
+forward and a backward pass then allocate next to nothing: floating-point tensors lie on torch's
+device ``meta``, where they have a shape but no values. Integers and booleans keep their values, so
+that lengths, masks and tokens are those of a real run.
 """
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,8 @@ def drop_values(module: nn.Module, dtype: torch.dtype = torch.float32) -> None:
     """Free the values of all parameters and buffers, in place; integers keep theirs.
 
     Args:
-        module: any model; tensors that it shares stay shared.
-        dtype: of the floating-point tensors afterwards.
+        module: any model; tensors that several of its modules share stay shared.
+        dtype: new type of the floating-point tensors.
     """
     for owner in module.modules():
         for tensor in [*owner._parameters.values(), *owner._buffers.values()]:
@@ -32,113 +33,106 @@ def drop_values(module: nn.Module, dtype: torch.dtype = torch.float32) -> None:
             if isinstance(tensor, nn.Parameter):
                 empty = nn.Parameter(empty, requires_grad=tensor.requires_grad)
             vars(empty).update(vars(tensor))
-            torch.utils.swap_tensors(tensor, empty)
+            torch.utils.swap_tensors(tensor, empty)  # every reference to the tensor stays valid
 
 
 class Valueless(TorchDispatchMode):
-    """Run operators that read a tensor of device ``meta`` for the shapes of their results alone.
+    """Run operators that read a tensor without values for the shapes of their results alone.
 
-    A floating-point tensor that depends on one without values has none either. Integers and
-    booleans always have values. Where they depend on numbers without values, these count as 1:
-    they are finite and equal to each other, and the best of them is the first.
+    A floating-point result of such an operator has no values either. An integer or boolean result
+    has values, computed as if every absent number were 1: all are finite and equal, and the first
+    is the largest.
     """
 
     def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Tuple = (),
-        kwargs: Any = None,
+        self, func: Any, types: Any, args: Tuple = (), kwargs: Any = None
     ) -> Any:
+        """Run one operator of torch in place of torch itself."""
         kwargs = dict(kwargs or {})
         tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Tensor)]
-        if any(tensor.is_meta for tensor in tensors):
-            return self._run_without_values(func, args, kwargs, tensors)
-        if kwargs.get("device") == META:
-            return self._create(func, args, kwargs)
-        return func(*args, **kwargs)
-
-    def _create(self, func: Any, args: Tuple, kwargs: Dict[str, Any]) -> Any:
-        """Create a tensor beside one without values: floating-point numbers have none either."""
-        tensor = func(*args, **kwargs)
-        if tensor.is_floating_point():
-            return tensor
-        return func(*args, **{**kwargs, "device": torch.device("cpu")})
-
-    def _run_without_values(
-        self,
-        func: Any,
-        args: Tuple,
-        kwargs: Dict[str, Any],
-        tensors: Sequence[Tensor],
-    ) -> Any:
-        if func is aten._local_scalar_dense.default:
+        if not any(tensor.is_meta for tensor in tensors):
+            return _run_with_values(func, args, kwargs)
+        if func is aten._local_scalar_dense.default:  # tensor.item()
             return 1.0
-        if func is aten._to_copy.default and kwargs.get("device", META) != META:
+        if func is aten._to_copy.default and kwargs.get("device", META) != META:  # tensor.cpu()
             return torch.ones_like(tensors[0], device="cpu", dtype=kwargs.get("dtype"))
-        outputs = self._infer_shapes(func, args, kwargs)
+        outputs = _infer_shapes(func, args, kwargs)
         if func._schema.is_mutable:
-            targets = [arg for arg in _list_written(func, args, kwargs) if isinstance(arg, Tensor)]
-            if len(func._schema.returns) != len(targets) or not targets:
-                return outputs
-            return targets[0] if len(targets) == 1 else tuple(targets)
-        truth = _compare_ones(func, args)
-        return tree_map_only(Tensor, lambda output: _fill_integers(output, truth), outputs)
-
-    def _infer_shapes(self, func: Any, args: Tuple, kwargs: Dict[str, Any]) -> Any:
-        """Return what an operator returns, as tensors without values.
-
-        Where torch cannot infer the shapes, the operator runs on zeros.
-        """
-        try:
-            return func(*_move_to_meta(args), **_move_to_meta(kwargs))
-        except (NotImplementedError, RuntimeError):
-            outputs = func(*_replace_by_zeros(args), **_replace_by_zeros(kwargs))
-            return tree_map_only(Tensor, _drop_numbers, outputs)
+            return _return_targets(func, args, kwargs, outputs)
+        numbers = _compute_with_ones(func, args)
+        return tree_map_only(Tensor, lambda output: _fill_integers(output, numbers), outputs)
 
 
-def _move_to_meta(tree: Any) -> Any:
+def _run_with_values(func: Any, args: Tuple, kwargs: Dict[str, Any]) -> Any:
+    """Run an operator that reads no absent values; new integers on ``meta`` go to the CPU."""
+    result = func(*args, **kwargs)
+    if kwargs.get("device") == META and not result.is_floating_point():
+        return func(*args, **{**kwargs, "device": torch.device("cpu")})
+    return result
+
+
+def _infer_shapes(func: Any, args: Tuple, kwargs: Dict[str, Any]) -> Any:
+    """Return what an operator returns, as tensors without values.
+
+    If torch cannot infer the shapes, the operator runs on zeros.
+    """
+
     def move(tensor: Tensor) -> Tensor:
+        """Move a tensor to ``meta``; a single number stays, because some operators read it."""
         return tensor.to(META) if tensor.dim() and not tensor.is_meta else tensor
 
-    return tree_map_only(Tensor, move, tree)
-
-
-def _replace_by_zeros(tree: Any) -> Any:
     def replace(tensor: Tensor) -> Tensor:
+        """Replace absent values by zeros."""
         return torch.zeros_like(tensor, device="cpu") if tensor.is_meta else tensor
 
-    return tree_map_only(Tensor, replace, tree)
+    def drop(tensor: Tensor) -> Tensor:
+        """Drop the values of floating-point numbers."""
+        return tensor.to(META) if tensor.is_floating_point() else tensor
+
+    try:
+        meta_args, meta_kwargs = tree_map_only(Tensor, move, (args, kwargs))
+        return func(*meta_args, **meta_kwargs)
+    except (NotImplementedError, RuntimeError):
+        zero_args, zero_kwargs = tree_map_only(Tensor, replace, (args, kwargs))
+        return tree_map_only(Tensor, drop, func(*zero_args, **zero_kwargs))
 
 
-def _drop_numbers(tensor: Tensor) -> Tensor:
-    return tensor.to(META) if tensor.is_floating_point() else tensor
+def _return_targets(func: Any, args: Tuple, kwargs: Dict[str, Any], outputs: Any) -> Any:
+    """Return what an operator that writes in place returns: the tensors that it writes into.
 
-
-def _list_written(func: Any, args: Tuple, kwargs: Dict[str, Any]) -> List[Any]:
-    """List the arguments that an operator writes into."""
-    targets = []
-    for place, argument in enumerate(func._schema.arguments):
+    ``outputs`` are returned if its results are not these tensors, one for one.
+    """
+    targets: List[Tensor] = []
+    for position, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            targets.append(args[place] if place < len(args) else kwargs.get(argument.name))
-    return targets
+            target = args[position] if position < len(args) else kwargs.get(argument.name)
+            if isinstance(target, Tensor):
+                targets.append(target)
+    if not targets or len(func._schema.returns) != len(targets):
+        return outputs
+    return targets[0] if len(targets) == 1 else tuple(targets)
 
 
-def _compare_ones(func: Any, args: Tuple) -> Tensor:
-    """Compute the integers or booleans that an operator makes where each number is 1.
+def _compute_with_ones(func: Any, args: Tuple) -> Tensor:
+    """Compute the integers or booleans of an operator, with 1 for every absent number.
 
-    Returns a tensor that expands to the shape of the operator's output.
+    A comparison is computed. Every other operator, such as ``argmax`` or ``isinf``, gives zeros.
+
+    Returns:
+        A tensor that expands to the shape of the operator's output.
     """
     if func.overloadpacket not in COMPARISONS:
         return torch.zeros(())
 
     def replace(tensor: Tensor) -> Tensor:
+        """Replace absent numbers by a single 1."""
         return torch.ones((), dtype=tensor.dtype) if tensor.is_meta else tensor
 
     return func(*tree_map_only(Tensor, replace, args))
 
 
-def _fill_integers(tensor: Tensor, truth: Tensor) -> Tensor:
+def _fill_integers(tensor: Tensor, numbers: Tensor) -> Tensor:
+    """Give integers or booleans without values the ``numbers``, expanded to their shape."""
     if tensor.is_floating_point() or not tensor.is_meta:
         return tensor
-    return torch.empty_like(tensor, device="cpu").copy_(truth)
+    return torch.empty_like(tensor, device="cpu").copy_(numbers)

@@ -1,8 +1,9 @@
 """Repair the defects of a stock fairseq that cost data, results or safety, or that stop a paper.
 
-Imported first: the stock commands import the user dir before they parse their options or read a
-checkpoint. A patch is applied only if the installed fairseq has its defect. The variable
-``FAIRSEQ_PLUGINS_DISABLE_PATCHES`` switches patches off by name ("lost_sentences,bf16", or "all").
+The stock commands import the user dir before they parse their options or read a checkpoint, and the
+user dir imports this package first. A patch is applied only if this fairseq has its defect.
+The environment variable ``FAIRSEQ_PLUGINS_DISABLE_PATCHES`` switches patches off by name
+("lost_sentences,bf16", or "all").
 """
 
 import logging
@@ -16,15 +17,13 @@ from . import (
     empty_sentences,
     folder_lock,
     mbart,
-    models,
-    numpy2,
     options,
     own_runs,
     processes,
     reading,
-    retired_options,
     saving,
     starting,
+    stored_models,
     validation,
 )
 from .patch import Harm, Patch
@@ -57,14 +56,15 @@ PATCHES: Tuple[Patch, ...] = (
     own_runs.INHERITED_HOURS,
     # A paper cannot run.
     mbart.MBART_TASK,
-    models.DECODING_BUILDS,
-    models.ENCODER_FAST_PATH,
-    numpy2.NUMPY2,
+    stored_models.DECODING_BUILDS,
+    stored_models.ENCODER_FAST_PATH,
+    batches.NUMPY2,
     options.BF16,
     processes.DISTRIBUTED_OBJECTS,
-    retired_options.RETIRED_OPTIONS,
-    # Data is lost. The last patch of a function is called first: the lock precedes every other look
-    # into the folder, and RESTARTED_RUNS chooses the file that FINISHED_RUNS judges.
+    stored_models.RETIRED_OPTIONS,
+    # Data is lost. Several patches replace checkpoint_utils.load_checkpoint, and the one applied
+    # last is called first. FOLDER_LOCK must be called before any other reads the folder, and
+    # RESTARTED_RUNS before FINISHED_RUNS, because it chooses the checkpoint.
     own_runs.RESTARTED_RUNS,
     folder_lock.FOLDER_LOCK,
 )
@@ -119,12 +119,16 @@ def apply() -> Tuple[str, ...]:
 
 
 def _apply_needed(patch: Patch) -> None:
-    """Apply a patch if fairseq has the defect; an error stops the program for Harm.EXECUTION."""
+    """Apply a patch if fairseq has the defect.
+
+    A patch that fails is logged, and fairseq keeps the defect. If files could then execute code,
+    RuntimeError stops the program.
+    """
     try:
         if patch.is_needed():
             patch.apply()
             _applied[patch.name] = patch
-    except Exception as error:  # an unknown fairseq keeps this defect
+    except Exception as error:
         if patch.harm is Harm.EXECUTION:
             raise RuntimeError(
                 f"the patch {patch.name} cannot be applied to this fairseq: {error!r} "

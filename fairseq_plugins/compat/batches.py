@@ -1,7 +1,8 @@
-"""Keep every sentence in a batch, and give a resumed run the batches of an uninterrupted one."""
+"""Keep every sentence in a batch, and give a resumed run the batches of an uninterrupted run."""
 
 import gc
 import logging
+import types
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any, List
@@ -9,7 +10,7 @@ from typing import Any, List
 import numpy as np
 from omegaconf import OmegaConf, open_dict
 
-from .patch import Harm, Patch, source_has
+from .patch import Harm, ModuleProxy, Patch, source_has
 
 logger = logging.getLogger(__name__)
 OPTION = "update_epoch_batch_itr"
@@ -34,10 +35,21 @@ RESAMPLED_ORDER = Patch(
     defect="multilingual_denoising and multilingual_masked_lm sort the texts of an epoch by the "
     'lengths of the first epoch, so a resumed run differs or stops with "dataloader mismatch"',
 )
+NUMPY2 = Patch(
+    name="numpy2",
+    harm=Harm.PAPER_BLOCKED,
+    defect="np.compat.long is gone from numpy 2, so --sample-break-mode eos of masked LMs, "
+    "language models and DeltaLM's span corruption raises AttributeError",
+    upstream="facebookresearch/fairseq#4945, #5645",
+)
+
+
+# ---- Sentences that no batch holds. ----
 
 
 @LOST_SENTENCES.probe
 def _loses_sentences() -> bool:
+    """Return True if three sentences, fewer than the multiple of a batch, are in no batch."""
     from fairseq.data import data_utils
 
     sizes = np.ones(3, dtype=np.int64)
@@ -62,7 +74,7 @@ def batch_by_size(
     required_batch_size_multiple: int = 1,
     fixed_shapes: Any = None,
 ) -> List[Any]:
-    """Return the stock batches, and a last one of the sentences that they lack."""
+    """Return the stock batches, and a last batch of the sentences that they lack."""
     if not isinstance(indices, np.ndarray):
         indices = np.fromiter(indices, dtype=np.int64, count=-1)
     if len(indices) == 0:
@@ -71,12 +83,21 @@ def batch_by_size(
     batches = list(stock(indices, num_tokens_fn, num_tokens_vec, *limits))
     covered = sum(len(batch) for batch in batches)
     if fixed_shapes is None and covered < len(indices):
-        batches.append(indices[covered:])  # batches are consecutive, so the dropped one is the rest
+        # Stock batches follow each other in ``indices``, so the missing sentences are its end.
+        batches.append(indices[covered:])
     return batches
+
+
+# ---- Batches that a resumed run has too. ----
 
 
 @EPOCH_RESUME.probe
 def _resume_changes_batches() -> bool:
+    """Return True if batches or noise depend on the epoch in which the process started.
+
+    fairseq seeds the batches by the epoch in which it makes them. Versions that reuse a data loader
+    also keep its workers, whose datasets never learn of a later epoch.
+    """
     from fairseq.tasks import FairseqTask
 
     causes = ("numpy_seed(seed + epoch)", "reuse_dataloader=reuse_dataloader")
@@ -85,7 +106,12 @@ def _resume_changes_batches() -> bool:
 
 @EPOCH_RESUME.replace("fairseq.options:parse_args_and_arch")
 def parse_args_and_arch(stock: Any, parser: ArgumentParser, *args: Any, **kwargs: Any) -> Any:
-    """Make True the default of the option; stock takes the value of --grouped-shuffling."""
+    """Make True the default of ``--update-epoch-batch-itr``.
+
+    Stock takes the value of ``--grouped-shuffling``, which is False. It then makes the batches once
+    and shuffles them in every epoch. A run that is resumed in epoch 3 makes others, because the
+    epoch seeds them.
+    """
     if any(action.dest == OPTION and action.default is None for action in parser._actions):
         parser.set_defaults(**{OPTION: True})
     return stock(parser, *args, **kwargs)
@@ -93,17 +119,21 @@ def parse_args_and_arch(stock: Any, parser: ArgumentParser, *args: Any, **kwargs
 
 @EPOCH_RESUME.replace("fairseq.trainer:Trainer.__init__")
 def start_trainer(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
-    """Make True the default in a hydra run too, which has no argument parser."""
+    """Set the option to True in a hydra run that leaves it unset: hydra has no argument parser."""
     if _hydra_left_unset(cfg):
         with open_dict(cfg):
             cfg.dataset[OPTION] = True
-        logger.info(f"dataset.{OPTION}: true, so that a resumed run equals a whole one")
+        logger.info(f"dataset.{OPTION}: true, so that a resumed run equals an uninterrupted run")
     stock(trainer, cfg, *args, **kwargs)
 
 
 @EPOCH_RESUME.replace("fairseq.trainer:Trainer.begin_epoch")
 def begin_epoch(stock: Any, trainer: Any, epoch: int) -> None:
-    """End the workers of the last epoch: their iterator is a cycle, so they would add up."""
+    """End the data-loading workers of the previous epoch.
+
+    Each epoch now has an iterator of its own, with workers of its own. The old iterator is part of
+    a reference cycle, so its workers live on until Python collects garbage.
+    """
     if trainer.cfg.dataset.num_workers > 0:
         gc.collect()
     stock(trainer, epoch)
@@ -111,6 +141,7 @@ def begin_epoch(stock: Any, trainer: Any, epoch: int) -> None:
 
 @RESAMPLED_ORDER.probe
 def _sorts_once() -> bool:
+    """Return True if the task sorts its texts when it loads them, which it does once."""
     from fairseq.tasks.multilingual_denoising import MultilingualDenoisingTask
 
     return source_has(MultilingualDenoisingTask.load_dataset, "SortDataset(")
@@ -121,7 +152,11 @@ def _sorts_once() -> bool:
     "fairseq.tasks.fairseq_task:LegacyFairseqTask.has_sharded_data",
 )
 def has_sharded_data(stock: Any, task: Any, split: str) -> bool:
-    """Return True also for texts that are drawn and sorted, so that each epoch loads them anew."""
+    """Return True also for texts that are drawn for each epoch and sorted by length.
+
+    fairseq-train loads "sharded" data anew in every epoch. These tasks sort when they load, so they
+    need the same.
+    """
     from fairseq.data import SortDataset
 
     dataset = task.datasets.get(split)
@@ -140,7 +175,10 @@ def _is_resampled(dataset: Any) -> bool:
 
 
 def _hydra_left_unset(cfg: Any) -> bool:
-    """Return True in a hydra run if neither its command line nor its YAML file sets the option."""
+    """Return True in a hydra run if neither its command line nor its YAML file sets the option.
+
+    The configuration alone does not tell: the default is False, as after an explicit False.
+    """
     from hydra.core.hydra_config import HydraConfig
 
     if not HydraConfig.initialized() or cfg.dataset.get(OPTION, True):
@@ -155,3 +193,22 @@ def _hydra_left_unset(cfg: Any) -> bool:
     overrides = [text.lstrip("+") for text in hydra.overrides.task]
     is_overridden = any(text.startswith(f"{name}=") for text in overrides)
     return not is_overridden and all(value is None for value in values)
+
+
+# ---- Blocks of tokens. ----
+
+
+@NUMPY2.probe
+def _lacks_long() -> bool:
+    """Return True if fairseq reads ``np.compat.long`` and the installed numpy has none."""
+    from fairseq.data import token_block_dataset
+
+    return "compat" not in vars(np) and source_has(token_block_dataset, "np.compat.long")
+
+
+@NUMPY2.step
+def restore_long() -> None:
+    """Let fairseq's module of token blocks see a numpy with ``compat.long``; numpy is unchanged."""
+    from fairseq.data import token_block_dataset
+
+    token_block_dataset.np = ModuleProxy(np, compat=types.SimpleNamespace(long=int))

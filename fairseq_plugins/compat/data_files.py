@@ -15,7 +15,7 @@ from .patch import Harm, Patch
 DAMAGED_DATA = Patch(
     name="damaged_data",
     harm=Harm.WRONG_RESULT,
-    defect="a damaged .bin or .idx, or one of another dictionary, is trained on without an error",
+    defect="a damaged data-bin, or one of another dictionary, is trained on without an error",
     upstream="facebookresearch/fairseq#2644, #3903, #5543",
 )
 BLOCK_SIZE = 1 << 18
@@ -27,71 +27,101 @@ LEGACY_MAGIC = b"TNTIDX\x00\x00"
 LEGACY_HEADER = struct.Struct("<8sQQQQQ")  # + bytes of a number, dimensions of all rows
 
 
+class Header(NamedTuple):
+    """Header of an index."""
+
+    dtype: np.dtype  # of the ids
+    rows: int
+    size: int  # bytes of the header
+
+
 class Rows(NamedTuple):
     """The rows of a data-bin, as its index describes them."""
 
     ids: np.ndarray  # (N,) integers of the .bin
-    sizes: np.ndarray  # (rows,) ids of each row
+    sizes: np.ndarray  # (R,) number of ids in each row
     shift: int  # stored id minus entry of the dictionary
 
-    def blocks(self) -> Iterator[Tuple[slice, np.ndarray, np.ndarray]]:
-        """Yield for some rows at a time their numbers, lengths (n,) and ends in ``ids`` (n,)."""
+    def blocks(self) -> Iterator["Block"]:
+        """Yield the rows in blocks of at most ``BLOCK_SIZE``."""
         end = 0
         for first in range(0, len(self.sizes), BLOCK_SIZE):
-            sizes = self.sizes[first : first + BLOCK_SIZE].astype(np.int64)
-            ends = end + np.cumsum(sizes)
+            lengths = self.sizes[first : first + BLOCK_SIZE].astype(np.int64)
+            ends = end + np.cumsum(lengths)
             end = int(ends[-1])
-            yield slice(first, first + len(sizes)), sizes, ends
+            yield Block(slice(first, first + len(lengths)), lengths, ends)
+
+
+class Block(NamedTuple):
+    """Consecutive rows of a data-bin."""
+
+    rows: slice  # their numbers
+    lengths: np.ndarray  # (n,) int64, number of ids in each row
+    ends: np.ndarray  # (n,) int64, where each row ends in ``Rows.ids``
 
 
 def check_files(path: str, impl: str) -> Optional[Rows]:
-    """Compare an index with its data, whose ids are not read.
+    """Compare an index with the size of its data. Reads no ids.
 
     Args:
         path: the two files without their endings.
         impl: value of ``--dataset-impl``.
 
     Returns:
-        The rows; None for an ``impl`` without index, and for ``huffman``, which are not checked.
+        The rows; None for ``raw`` and ``huffman``, which are not checked.
 
     Raises:
         ValueError: a file is empty, cut, too long, or of another split; names the file.
     """
     if impl == "mmap":
         return _check_mmap(path)
-    return _check_legacy(path) if impl in ("cached", "lazy") else None
+    if impl in ("cached", "lazy"):
+        return _check_legacy(path)
+    return None
 
 
 def _check_mmap(path: str) -> Rows:
+    """Check the format of ``--dataset-impl mmap``.
+
+    Its index holds, behind the header, the length of each row and where it starts in bytes.
+    """
     index = f"{path}.idx"
-    dtype, count, start = _read_header(index, MMAP_MAGIC, MMAP_HEADER)
-    sizes, places = _map_arrays(index, start, (np.int32, count), (np.int64, count))
-    rows = Rows(_map_ids(path, dtype, sizes), sizes, shift=0)
-    for part, lengths, ends in rows.blocks():
-        if not np.array_equal(places[part], (ends - lengths) * dtype.itemsize):
+    header = _read_header(index, MMAP_MAGIC, MMAP_HEADER)
+    shapes = ((np.int32, header.rows), (np.int64, header.rows))
+    sizes, places = _map_arrays(index, header.size, *shapes)
+    rows = Rows(_map_ids(path, header.dtype, sizes), sizes, shift=0)
+    for block in rows.blocks():
+        starts = (block.ends - block.lengths) * header.dtype.itemsize
+        if not np.array_equal(places[block.rows], starts):
             raise _wrong_places(index)
     return rows
 
 
 def _check_legacy(path: str) -> Rows:
+    """Check the format of ``--dataset-impl cached`` and ``lazy``, whose ids are stored plus 1.
+
+    Its index holds the first dimension and the first id of each row, both with the total as a last
+    number, and the length of each row. Rows have one dimension each.
+    """
     index = f"{path}.idx"
-    dtype, count, start = _read_header(index, LEGACY_MAGIC, LEGACY_HEADER)
-    long = (np.int64, count + 1)
-    numbers, places, sizes = _map_arrays(index, start, long, long, (np.int64, count))
-    rows = Rows(_map_ids(path, dtype, sizes), sizes, shift=1)
-    if (int(numbers[count]), int(places[count])) != (count, len(rows.ids)):
+    header = _read_header(index, LEGACY_MAGIC, LEGACY_HEADER)
+    count = header.rows
+    shapes = ((np.int64, count + 1), (np.int64, count + 1), (np.int64, count))
+    dimensions, places, sizes = _map_arrays(index, header.size, *shapes)
+    rows = Rows(_map_ids(path, header.dtype, sizes), sizes, shift=1)
+    if (int(dimensions[count]), int(places[count])) != (count, len(rows.ids)):
         raise _wrong_places(index)
-    for part, lengths, ends in rows.blocks():
-        expected_numbers = np.arange(part.start, part.stop)
-        if not np.array_equal(places[part], ends - lengths):
+    for block in rows.blocks():
+        numbers = np.arange(block.rows.start, block.rows.stop)
+        if not np.array_equal(dimensions[block.rows], numbers):
             raise _wrong_places(index)
-        if not np.array_equal(numbers[part], expected_numbers):
+        if not np.array_equal(places[block.rows], block.ends - block.lengths):
             raise _wrong_places(index)
     return rows
 
 
-def _read_header(index: str, magic: bytes, layout: struct.Struct) -> Tuple[np.dtype, int, int]:
-    """Return the type of the ids, the number of rows, and the length of the header in bytes."""
+def _read_header(index: str, magic: bytes, layout: struct.Struct) -> Header:
+    """Read the header of an index; raise ValueError if it does not begin with ``magic``."""
     from fairseq.data.indexed_dataset import _code_to_dtype
 
     with open(index, "rb") as stream:
@@ -108,15 +138,24 @@ def _read_header(index: str, magic: bytes, layout: struct.Struct) -> Tuple[np.dt
         raise _damaged(index, f"names the number type {code}, expected one of {valid}")
     dtype = np.dtype(_code_to_dtype[code])
     if layout is MMAP_HEADER:
-        return dtype, numbers[0], layout.size
+        return Header(dtype, numbers[0], layout.size)
     item_bytes, count, dimensions = numbers
     if item_bytes != dtype.itemsize or dimensions != count:
         raise _damaged(index, f"does not describe rows of {dtype}")
-    return dtype, count, layout.size
+    return Header(dtype, count, layout.size)
 
 
 def _map_arrays(index: str, start: int, *shapes: Tuple[Any, int]) -> List[np.ndarray]:
-    """Map the arrays behind the header of an index, whose types and lengths are ``shapes``."""
+    """Map the arrays that follow the header of an index into memory.
+
+    Args:
+        index: path of the index.
+        start: length of the header in bytes.
+        shapes: type and length of each array, in order.
+
+    Raises:
+        ValueError: the file is shorter or longer than these arrays.
+    """
     expected = start + sum(np.dtype(dtype).itemsize * length for dtype, length in shapes)
     size = os.path.getsize(index)
     if size != expected:
@@ -131,7 +170,7 @@ def _map_arrays(index: str, start: int, *shapes: Tuple[Any, int]) -> List[np.nda
 
 
 def _map_ids(path: str, dtype: np.dtype, sizes: np.ndarray) -> np.ndarray:
-    """Map the ids of a ``.bin`` whose length in bytes must follow from the sizes of its rows."""
+    """Map the ids of a ``.bin`` into memory; raise ValueError if ``sizes`` do not add up to it."""
     if len(sizes) and int(sizes.min()) < 0:
         raise _damaged(f"{path}.idx", f"has a row of length {int(sizes.min())}")
     total = int(sizes.sum(dtype=np.int64))
@@ -153,7 +192,7 @@ def _wrong_places(index: str) -> ValueError:
 
 
 def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
-    """Look at every id once; 1,000 million take about a second.
+    """Compare every id with the dictionary. 1,000 million ids take about a second.
 
     Args:
         path: the data-bin without its endings, for messages.
@@ -161,8 +200,8 @@ def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
         dictionary: a fairseq dictionary.
 
     Raises:
-        ValueError: there is no id, an id lies beyond the dictionary, or a row ends in ``<s>``, as
-            after a block of zeros was written.
+        ValueError: there is no id, an id lies beyond the dictionary, or a row ends in ``<s>``,
+            which has id 0: a damaged disk leaves blocks of zeros.
     """
     entries, shift = len(dictionary), rows.shift
     if not np.issubdtype(rows.ids.dtype, np.integer):
@@ -176,8 +215,8 @@ def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
             position = start + int(((block < shift) | (block >= entries + shift)).argmax())
             valid = f"valid: 0 to {entries - 1:,}, the dictionary's entries"
             raise _wrong_id(path, rows, position, valid)
-    for _, lengths, ends in rows.blocks():
-        last = ends[lengths > 0] - 1
+    for rows_block in rows.blocks():
+        last = rows_block.ends[rows_block.lengths > 0] - 1
         bos = last[rows.ids[last] == dictionary.bos() + shift]
         if len(bos):
             valid = f"no row ends in {dictionary[dictionary.bos()]}"
@@ -185,7 +224,7 @@ def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
 
 
 def _wrong_id(path: str, rows: Rows, position: int, valid: str) -> ValueError:
-    row = sum(int(np.count_nonzero(ends <= position)) for _, _, ends in rows.blocks())
+    row = sum(int(np.count_nonzero(block.ends <= position)) for block in rows.blocks())
     entry = int(rows.ids[position]) - rows.shift
     return ValueError(
         f"{path}.bin: has the id {entry:,} in row {row + 1:,}; {valid}. "
@@ -194,11 +233,12 @@ def _wrong_id(path: str, rows: Rows, position: int, valid: str) -> ValueError:
     )
 
 
-_checked: Set[Tuple[Any, ...]] = set()  # tasks open their data again in each epoch
+_checked: Set[Tuple[Any, ...]] = set()
+"""Files that this process has checked, so that tasks which open them in each epoch wait once."""
 
 
-def _state(file: str) -> Tuple[str, int, int]:
-    """Return what changes with the content of a file: its path, size and time."""
+def _file_state(file: str) -> Tuple[str, int, int]:
+    """Return path, size and time of modification of a file."""
     status = os.stat(file)
     return os.path.realpath(file), status.st_size, status.st_mtime_ns
 
@@ -211,10 +251,13 @@ def make_dataset(
     fix_lua_indexing: bool = False,
     dictionary: Any = None,
 ) -> Any:
-    """Check the files, then open them; those of alignments come without a dictionary."""
+    """Check the files of a data-bin, then open them.
+
+    fairseq opens word alignments without a dictionary; their ids are not checked.
+    """
     files = [f"{path}.{ending}" for ending in ("idx", "bin")]
     if all(map(os.path.isfile, files)):
-        key = (*map(_state, files), impl, None if dictionary is None else len(dictionary))
+        key = (*map(_file_state, files), impl, None if dictionary is None else len(dictionary))
         if key not in _checked:
             rows = check_files(path, impl)
             if rows is not None and dictionary is not None:

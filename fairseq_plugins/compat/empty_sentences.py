@@ -17,12 +17,14 @@ EMPTY_SENTENCES = Patch(
 
 
 class EmptySentences:
-    """Keep the empty sentences of raw text from the models of one translation task.
+    """Keep empty sentences of raw text from the models, and return empty translations for them.
 
-    Sentences of a data-bin are decoded as they are.
+    fairseq-interactive and ``translate()`` build a dataset by ``build_dataset_for_inference`` and
+    decode its batches by ``inference_step``. Both methods of the task are replaced here. Sentences
+    of a data-bin do not pass the former method and are decoded as they are.
 
     Args:
-        task: a task that translates; two methods of this instance are replaced.
+        task: a task that translates; changed.
     """
 
     def __init__(self, task: Any) -> None:
@@ -34,7 +36,7 @@ class EmptySentences:
         task.inference_step = self.inference_step
 
     def build_dataset_for_inference(self, *args: Any, **kwargs: Any) -> Any:
-        """Build the stock dataset, and note the row of an empty sentence."""
+        """Build the stock dataset, and store the row that the task makes of an empty sentence."""
         eos = torch.tensor([self.task.source_dictionary.eos()])
         self.empty = self.build_stock_dataset([eos], [1])[0]["source"]
         return self.build_stock_dataset(*args, **kwargs)
@@ -47,7 +49,7 @@ class EmptySentences:
         prefix_tokens: Any = None,
         constraints: Any = None,
     ) -> List[List[Dict[str, Any]]]:
-        """Decode the sentences that have text; an empty one gets an empty hypothesis."""
+        """Decode the sentences that have text; an empty sentence gets an empty hypothesis."""
         source = sample["net_input"]["src_tokens"]  # (B, S)
         has_text = self._rows_with_text(source)
         step = functools.partial(self.stock_step, generator, models)
@@ -61,11 +63,14 @@ class EmptySentences:
             text_sample = {**sample, "net_input": net_input}
             prefix_tokens, constraints = select(prefix_tokens), select(constraints)
             decoded = list(step(text_sample, prefix_tokens=prefix_tokens, constraints=constraints))
-        hypotheses = iter(decoded)
-        return [next(hypotheses) if text else [self._empty_hypothesis(source)] for text in has_text]
+        hypotheses = [[self._empty_hypothesis(source)] for _ in has_text]
+        rows_with_text = [row for row, text in enumerate(has_text) if text]
+        for row, row_hypotheses in zip(rows_with_text, decoded):
+            hypotheses[row] = row_hypotheses
+        return hypotheses
 
     def _rows_with_text(self, source: Tensor) -> List[bool]:
-        """Return for each row of ``source`` (B, S) whether it differs from an empty sentence."""
+        """Compare each row of ``source`` (B, S) with an empty sentence; True = it has text."""
         if self.empty is None:
             return [True] * len(source)
         pad, empty = self.task.source_dictionary.pad(), self.empty
@@ -82,20 +87,20 @@ class EmptySentences:
 
 
 def _select(part: Any, rows: Tensor, batch_size: int) -> Any:
-    """Return the given rows of a tensor that has one row per sentence; anything else as it is."""
+    """Select rows of a tensor that has a row per sentence; return anything else as it is."""
     if torch.is_tensor(part) and part.dim() > 0 and len(part) == batch_size:
         return part[rows.to(part.device)]
     return part
 
 
 def translates(options: Any) -> bool:
-    """Return True for the options of a translation task, which have ``--truncate-source``."""
+    """Return True for the options of a task that translates: those have ``--truncate-source``."""
     return "truncate_source" in (options if OmegaConf.is_config(options) else vars(options))
 
 
 @EMPTY_SENTENCES.replace("fairseq.tasks:setup_task")
 def setup_task(stock: Any, cfg: Any, **kwargs: Any) -> Any:
-    """Set up the task; one that translates keeps empty sentences from its models."""
+    """Set up the task, with :class:`EmptySentences` if it translates."""
     task = stock(cfg, **kwargs)
     if translates(getattr(task, "args", None) or task.cfg):
         EmptySentences(task)

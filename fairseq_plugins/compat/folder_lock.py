@@ -26,24 +26,24 @@ FOLDER_LOCK = Patch(
     "a user's file 'dummy' there is removed",
 )
 
-_locks: Dict[str, RunLock] = {}  # of this process, by folder
+_locks: Dict[str, RunLock] = {}
+"""Locks that this process holds, by folder."""
 
 
 def hold(folder: str) -> bool:
-    """Lock a folder for this process, until :func:`release`, its end or a kill.
+    """Lock a folder for this process until :func:`release`, the end of the process or a kill.
 
-    The runs of one process follow each other; each holds and releases the folder. A worker that
-    loads data may outlive its run, but does not keep the folder.
+    A data-loading worker is a child of the process. It may outlive the run but holds no lock.
 
     Returns:
-        False where the file system has no locks.
+        False if the file system has no locks.
 
     Raises:
-        ValueError: another process holds the folder; says which.
+        ValueError: another process holds the folder; names it.
     """
     key = os.path.realpath(folder)
     lock = _locks.get(key)
-    if lock is None or not lock.is_held:  # in a child, the lock of the parent is not held
+    if lock is None or not lock.is_held:  # a child process inherits the entry but not the lock
         lock = RunLock(os.path.join(key, FILE))
     try:
         lock.acquire()
@@ -53,7 +53,7 @@ def hold(folder: str) -> bool:
             "their checkpoints. Valid: another folder, or the same one when that run has ended"
         ) from None
     except OSError as error:
-        risk = "nothing keeps a second run out, start none there"
+        risk = "do not start a second run there, nothing would stop it"
         logger.warning(f"--save-dir {folder} cannot be locked ({error}): {risk}")
         return False
     _locks[key] = lock
@@ -61,7 +61,7 @@ def hold(folder: str) -> bool:
 
 
 def release(folder: str) -> None:
-    """Give up what :func:`hold` locked; without effect in a child of the process that holds it."""
+    """Release the lock of :func:`hold`. Does nothing in a child of the process that holds it."""
     key = os.path.realpath(folder)
     lock = _locks.get(key)
     if lock is not None:
@@ -80,7 +80,13 @@ def clean(folder: str) -> None:
 
 @FOLDER_LOCK.replace("fairseq.checkpoint_utils:load_checkpoint")
 def load_checkpoint(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
-    """Lock the folder until the trainer ends. The first process of a job holds it for all of them, and refuses for all."""
+    """Lock ``--save-dir`` until the trainer is deleted, then load the checkpoint.
+
+    The first process of a job takes the lock for all. If it fails, all processes raise its error.
+
+    Raises:
+        ValueError: another run writes into the folder.
+    """
     from fairseq.distributed import utils
     from fairseq.file_io import PathManager
 
@@ -88,15 +94,15 @@ def load_checkpoint(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any)
         return stock(cfg, trainer, **passthrough_args)
     refusal: List[Optional[Exception]] = [None]
     if utils.is_master(trainer.cfg.distributed_training):
-        folder = os.path.realpath(cfg.save_dir)  # fairseq-hydra-train goes to another folder at its end
+        folder = os.path.realpath(cfg.save_dir)  # hydra changes the working directory at its end
         try:
             os.makedirs(folder, exist_ok=True)
             if hold(cfg.save_dir):
-                weakref.finalize(trainer, release, folder)  # also at the end of the process
+                weakref.finalize(trainer, release, folder)
                 clean(folder)
         except (OSError, ValueError) as error:
             refusal = [error]
-    if dist.is_available() and dist.is_initialized():  # or the others would wait for the first one
+    if dist.is_available() and dist.is_initialized():
         dist.broadcast_object_list(refusal, src=0)
     if refusal[0] is not None:
         raise refusal[0]
@@ -105,7 +111,11 @@ def load_checkpoint(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any)
 
 @FOLDER_LOCK.replace("fairseq.checkpoint_utils:verify_checkpoint_directory")
 def verify_checkpoint_directory(stock: Any, save_dir: str) -> None:
-    """Stock makes and removes a file ``dummy``: that of a user, or of a run that starts at the same time."""
+    """Check that the folder can be written, by a temporary file with a unique name.
+
+    Stock creates and removes a file ``dummy``, which may belong to the user or to a run that starts
+    at the same time.
+    """
     os.makedirs(save_dir, exist_ok=True)
     with tempfile.TemporaryFile(dir=save_dir):
         pass

@@ -1,4 +1,4 @@
-"""Let stock mBART run, keep the order of its languages, and undo the beam size of a generator."""
+"""Let stock mBART run, check the order of its languages, and reset its beam size after decoding."""
 
 from typing import Any, Dict, List
 
@@ -34,6 +34,7 @@ BEAM_SIZE = Patch(
 
 @MBART_TASK.probe
 def _lacks_args() -> bool:
+    """Return True if the task reads ``self.args``, which neither it nor a base class sets."""
     from fairseq.tasks import LegacyFairseqTask
     from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
@@ -47,15 +48,18 @@ def _lacks_args() -> bool:
 
 @MBART_TASK.step
 def alias_args() -> None:
-    """Give the task its configuration under the name ``args``; a subclass may set another one."""
+    """Let ``task.args`` of stock mBART be ``task.cfg``, unless a subclass sets it.
+
+    fairseq moved the options of tasks from ``args`` to ``cfg``, and this task still reads ``args``.
+    """
     from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
     def read(task: Any) -> Any:
-        """Return what a subclass has set, else the configuration."""
+        """Return the attribute that a subclass has set, else the configuration."""
         return vars(task).get("args", task.cfg)
 
     def write(task: Any, args: Any) -> None:
-        """Set the attribute of this task alone."""
+        """Set the attribute of this instance."""
         vars(task)["args"] = args
 
     TranslationFromPretrainedBARTTask.args = property(read, write)
@@ -63,6 +67,7 @@ def alias_args() -> None:
 
 @MBART_LANGUAGES.probe
 def _compares_nothing() -> bool:
+    """Return True if the task has no method that would store or compare its languages."""
     from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
     return not {"state_dict", "build_model"} & set(vars(TranslationFromPretrainedBARTTask))
@@ -104,6 +109,7 @@ def load_state_dict(stock: Any, task: Any, state: Dict[str, Any]) -> None:
 
 @BEAM_SIZE.probe
 def _stays_set() -> bool:
+    """Return True if building a generator sets the beam size of its models."""
     from fairseq.sequence_generator import EnsembleModel
 
     beam_sizes: List[int] = []
@@ -115,9 +121,9 @@ def _stays_set() -> bool:
 
 @BEAM_SIZE.replace("fairseq.sequence_generator:EnsembleModel.set_decoder_beam_size")
 def set_decoder_beam_size(stock: Any, ensemble: Any, beam_size: int) -> None:
-    """Do nothing: :func:`generate` sets the beam size while it runs.
+    """Do nothing when a generator is built: :func:`generate` sets the beam size while it runs.
 
-    A generator that never calls :func:`generate` expands the encoder's output itself.
+    A generator that never calls :func:`generate` repeats the encoder's output for the beam itself.
     """
 
 
@@ -130,9 +136,10 @@ def generate(stock: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
     from fairseq.sequence_generator import EnsembleModel
 
     ensemble = generator.model
+    set_stock_beam_size = EnsembleModel.set_decoder_beam_size.__wrapped__
     before = [(module, _beam_attributes(module)) for module in ensemble.modules()]
     try:
-        EnsembleModel.set_decoder_beam_size.__wrapped__(ensemble, generator.beam_size)
+        set_stock_beam_size(ensemble, generator.beam_size)
         return stock(generator, *args, **kwargs)
     finally:
         for module, attributes in before:
@@ -142,4 +149,5 @@ def generate(stock: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _beam_attributes(module: nn.Module) -> Dict[str, Any]:
+    """Return the instance's attributes that a beam size changes; class attributes are left out."""
     return {name: vars(module)[name] for name in BEAM_ATTRIBUTES if name in vars(module)}

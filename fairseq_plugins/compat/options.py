@@ -1,4 +1,4 @@
-"""Read ``--bf16`` of the stock commands as it is meant, and refuse two ways to join pieces."""
+"""Let ``--bf16`` mean bfloat16 on any device, and refuse options that join pieces twice."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -25,6 +25,7 @@ TWICE_JOINED = Patch(
 
 @BF16.probe
 def _bf16_means_tpu() -> bool:
+    """Return True if parsing ``--bf16`` alone sets ``tpu``."""
     from fairseq import options
 
     parser = ArgumentParser()
@@ -42,7 +43,7 @@ def keep_bf16_off_tpu(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Set ``tpu`` only if ``--tpu`` is typed."""
+    """Parse the options; stock sets ``tpu`` for every ``--bf16``, which is undone here."""
     parsed = stock(parser, input_args, *args, **kwargs)
     namespace = _namespace(parsed)
     words = sys.argv[1:] if input_args is None else input_args
@@ -56,7 +57,7 @@ def refuse_two_joins(stock: Any, *args: Any, **kwargs: Any) -> Any:
     """Parse the options.
 
     Raises:
-        ValueError: the pieces of sentencepiece would be joined twice.
+        ValueError: both ``--bpe`` and ``--remove-bpe`` join the pieces of sentencepiece.
     """
     parsed = stock(*args, **kwargs)
     namespace = _namespace(parsed)
@@ -69,5 +70,5 @@ def refuse_two_joins(stock: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _namespace(parsed: Any) -> Namespace:
-    """Return the options without the unknown words that a parser may return beside them."""
+    """Return the options; a parser that accepts unknown words returns a pair with these."""
     return parsed[0] if isinstance(parsed, tuple) else parsed

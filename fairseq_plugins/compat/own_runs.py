@@ -1,6 +1,6 @@
-"""Continue a run that started from the checkpoint of another run, and count its own hours alone.
+"""Continue a run that started from another run's checkpoint, and count only the run's own hours.
 
-A task asks for it by two attributes: ``continues_its_own_run`` and ``counts_its_own_hours``.
+A task asks for this by two attributes, ``continues_its_own_run`` and ``counts_its_own_hours``.
 """
 
 import logging
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Iterator
 
 from .patch import Harm, Patch
-from .starting import DEFAULT, is_own, last_checkpoint
+from .starting import DEFAULT, is_same_run, last_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +30,8 @@ INHERITED_HOURS = Patch(
 
 
 @contextmanager
-def changed(cfg: Any, **values: Any) -> Iterator[None]:
-    """Set options for the length of a block; stock code reads them from the configuration."""
+def temporary_options(cfg: Any, **values: Any) -> Iterator[None]:
+    """Set options of a configuration inside a ``with`` block, and restore them at its end."""
     before = {name: getattr(cfg, name) for name in values}
     try:
         for name, value in values.items():
@@ -44,14 +44,18 @@ def changed(cfg: Any, **values: Any) -> Iterator[None]:
 
 @RESTARTED_RUNS.replace("fairseq.checkpoint_utils:load_checkpoint")
 def resume_own_run(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
-    """Resume from the run's newest checkpoint if ``--restore-file`` names another run's."""
+    """Resume from the run's newest checkpoint although ``--restore-file`` names another run's.
+
+    A new run starts from ``--restore-file``. Stock reads that file again when the same command is
+    restarted.
+    """
     last = last_checkpoint(cfg, trainer)
-    starts_elsewhere = cfg.restore_file != DEFAULT and not is_own(cfg)
+    starts_elsewhere = cfg.restore_file != DEFAULT and not is_same_run(cfg)
     if not (_continues_its_own_run(trainer) and starts_elsewhere and os.path.isfile(last)):
         return stock(cfg, trainer, **passthrough_args)
     start = f"--restore-file {cfg.restore_file} and --reset-*"
-    logger.info(f"continuing {last}: {start} were for the run's start")
-    with changed(cfg, restore_file=DEFAULT, **dict.fromkeys(RESETS, False)):
+    logger.info(f"continuing {last}: {start} only count at the start of the run")
+    with temporary_options(cfg, restore_file=DEFAULT, **dict.fromkeys(RESETS, False)):
         return stock(cfg, trainer, **passthrough_args)
 
 
@@ -64,9 +68,13 @@ def load_with_updates(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Load a checkpoint; one of this run without optimizer still brings its number of updates."""
+    """Load a checkpoint, and the number of updates of one of this run without optimizer state.
+
+    Stock reads the number of updates only together with the optimizer's state, which
+    ``--no-save-optimizer-state`` leaves out. The resumed run would start again at update 0.
+    """
     extra_state = stock(trainer, filename, reset_optimizer, *args, **kwargs)
-    is_resumed = _is_last(trainer, filename) or is_own(trainer.cfg.checkpoint)
+    is_resumed = _is_last(trainer, filename) or is_same_run(trainer.cfg.checkpoint)
     keeps_updates = _continues_its_own_run(trainer) and not reset_optimizer
     if extra_state is not None and is_resumed and keeps_updates:
         _restore_updates(trainer, filename)
@@ -75,7 +83,11 @@ def load_with_updates(
 
 @INHERITED_HOURS.replace("fairseq.trainer:Trainer.load_checkpoint")
 def load_without_hours(stock: Any, trainer: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
-    """Load a checkpoint; one of another run brings no hours with ``--reset-meters``."""
+    """Load a checkpoint; with ``--reset-meters``, forget the hours of another run.
+
+    ``--finetune-from-model`` implies ``--reset-meters``. Stock still adds the hours in the
+    checkpoint to those of ``--stop-time-hours``.
+    """
     extra_state = stock(trainer, filename, *args, **kwargs)
     counts_its_own_hours = getattr(trainer.task, "counts_its_own_hours", False)
     is_start = kwargs.get("reset_meters") and not _is_last(trainer, filename)
@@ -95,7 +107,10 @@ def _is_last(trainer: Any, filename: str) -> bool:
 
 
 def _restore_updates(trainer: Any, path: str) -> None:
-    """Take updates and schedule from the history of a checkpoint without optimizer."""
+    """Restore updates and learning rate from the history in a checkpoint without optimizer state.
+
+    fairseq appends an entry with both to ``optimizer_history`` at each save.
+    """
     history = trainer._optim_history or []
     updates = history[-1].get("num_updates", 0) if history else 0
     if updates <= trainer.get_num_updates():

@@ -1,4 +1,4 @@
-"""Describe a patch: one defect of the installed fairseq and the functions that repair it."""
+"""Describe patches: a patch names a defect of fairseq and holds the functions that repair it."""
 
 import dataclasses
 import enum
@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Harm(enum.Enum):
-    """The four reasons for which a patch may exist; a convenience is none."""
+    """Harm that a patch prevents. Convenience is not a reason for a patch."""
 
     EXECUTION = "a file can execute"
     DATA_LOSS = "data is lost"
@@ -22,13 +22,13 @@ class Harm(enum.Enum):
 
 @dataclasses.dataclass(eq=False)
 class Patch:
-    """Hold one defect of fairseq and its repair in this process.
+    """Hold a defect of fairseq and its repair in this process.
 
     Attributes:
         name: switches the patch off in ``FAIRSEQ_PLUGINS_DISABLE_PATCHES``.
-        harm: the kind of harm without the patch. After a failed repair of ``Harm.EXECUTION`` the
-            program stops; after another one it goes on with a warning.
-        defect: the harm in one line.
+        harm: the kind of harm without the patch. If the patch cannot be applied, the program stops
+            for ``Harm.EXECUTION`` and warns for the other kinds.
+        defect: the harm in a sentence.
         upstream: issue or pull request that reports the defect.
     """
 
@@ -64,7 +64,7 @@ class Patch:
         """
 
         def register(function: F) -> F:
-            """Note one step per target."""
+            """Add a step for each target."""
             for target in targets:
                 self._steps.append(functools.partial(replace_function, target, function))
             return function
@@ -72,7 +72,7 @@ class Patch:
         return register
 
     def step(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Decorate a function that does a part of the repair without replacing one function."""
+        """Decorate a function that repairs the defect, or a part of it, in another way."""
         self._steps.append(function)
         return function
 
@@ -89,9 +89,10 @@ class Patch:
 def replace_function(target: str, function: Callable[..., Any]) -> None:
     """Call ``function`` in place of ``target``, with the stock function as its first argument."""
     owner, name = _locate(target)
-    stock = getattr(owner, name)
     if inspect.isclass(owner) and name not in vars(owner):
         stock = _inherited_method(owner, name)
+    else:
+        stock = getattr(owner, name)
 
     @functools.wraps(stock)
     def replacement(*args: Any, **kwargs: Any) -> Any:
@@ -109,7 +110,10 @@ def _locate(target: str) -> Tuple[Any, str]:
 
 
 def _inherited_method(owner: Any, name: str) -> Callable[..., Any]:
-    """Build a method that looks its namesake up in the base classes at each call."""
+    """Build a method that calls the base classes' method of the same name.
+
+    It looks the method up at each call, so a later patch of a base class is not bypassed.
+    """
 
     @functools.wraps(getattr(owner, name))
     def inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -120,7 +124,10 @@ def _inherited_method(owner: Any, name: str) -> Callable[..., Any]:
 
 
 class ModuleProxy(types.ModuleType):
-    """A module as one importer sees it: some attributes replaced, all others of the real module."""
+    """Stand in for a module with some attributes replaced; all others are the real module's.
+
+    It is bound to a name in another module, which alone sees the replacements.
+    """
 
     def __init__(self, module: types.ModuleType, **replaced: Any) -> None:
         super().__init__(module.__name__, module.__doc__)

@@ -1,7 +1,7 @@
-"""Train with several processes: torchrun without a GPU, and objects that processes send each other.
+"""Train with several processes on CPU, and let processes send each other objects.
 
-fairseq-hydra-train joins the job before it imports the user dir, so a job on CPU is refused there
-with the options to write.
+fairseq-hydra-train joins the job before it imports the user dir, too early for a patch. A job on
+CPU that lacks options is refused there, and the message names them.
 """
 
 import io
@@ -33,19 +33,22 @@ DISTRIBUTED_OBJECTS = Patch(
 
 
 def _is_started_by_torchrun() -> bool:
-    """Return True in one of several processes of torchrun."""
+    """Return True if torchrun started this process beside others."""
     is_complete = all(name in os.environ for name in TORCHRUN_VARIABLES)
     return is_complete and int(os.environ["WORLD_SIZE"]) > 1
 
 
 def _join_job(training: Any) -> None:
-    """Set up one of several processes on CPU: gloo, no device, the rank of torchrun.
+    """Set the options with which this process joins a job on CPU: backend gloo, torchrun's rank.
+
+    Does nothing for a process that trains alone.
 
     Args:
         training: ``distributed_training`` of the configuration, changed in place.
 
     Raises:
-        ValueError: fairseq would start no process for this init method.
+        ValueError: ``--distributed-init-method`` without ``--distributed-no-spawn``: fairseq would
+            start a process for each GPU, so none.
     """
     if training.distributed_init_method is None and not _is_started_by_torchrun():
         return
@@ -69,6 +72,7 @@ def _join_job(training: Any) -> None:
 
 @CPU_PROCESSES.probe
 def _needs_gpus() -> bool:
+    """Return True if fairseq passes device ids for every model that it wraps."""
     from fairseq.models import distributed_fairseq_model
 
     wrap = distributed_fairseq_model.DistributedFairseqModel
@@ -79,7 +83,7 @@ def _needs_gpus() -> bool:
 def call_main(stock: Any, cfg: Any, main: Any, **kwargs: Any) -> Any:
     """Join a job on CPU and leave it at the end.
 
-    Stock leaves it to the exit of Python, where a finished process was once aborted.
+    Stock leaves the job when Python exits, where a finished process has been seen to abort.
     """
     on_cpu = not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
     joined_before = dist.is_initialized()
@@ -93,7 +97,7 @@ def call_main(stock: Any, cfg: Any, main: Any, **kwargs: Any) -> Any:
 
 @CPU_PROCESSES.replace("fairseq.distributed.utils:all_gather_list")
 def all_gather_list(stock: Any, data: Any, group: Any = None, max_size: int = 16384) -> List[Any]:
-    """Gather objects without the CUDA buffers of stock if the group uses gloo."""
+    """Gather an object of every process. Stock copies them to the GPU, which gloo does without."""
     from fairseq.distributed import utils
 
     group = utils.get_global_group() if group is None else group
@@ -109,10 +113,10 @@ def start_trainer(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any)
     """Start the trainer.
 
     Raises:
-        ValueError: this is one of several processes, each of which would train its own model into
-            the same folder.
+        ValueError: torchrun started several processes that did not join a job. Each would train its
+            own model into the same folder.
     """
-    training = getattr(cfg, "distributed_training", cfg)  # the trainer still takes a Namespace
+    training = getattr(cfg, "distributed_training", cfg)  # a Namespace has all options in one
     is_alone = training.distributed_world_size <= 1 and not dist.is_initialized()
     if is_alone and _is_started_by_torchrun():
         size = os.environ["WORLD_SIZE"]
@@ -129,7 +133,7 @@ def start_trainer(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any)
 
 @CPU_PROCESSES.replace("fairseq.models.distributed_fairseq_model:DistributedDataParallel")
 def wrap_model(stock: Any, module: torch.nn.Module, **kwargs: Any) -> torch.nn.Module:
-    """Wrap a model; one on CPU has no device ids."""
+    """Wrap a model for distributed training, without device ids if it is on CPU."""
     if all(parameter.device.type == "cpu" for parameter in module.parameters()):
         kwargs.update(device_ids=None, output_device=None)
     return stock(module=module, **kwargs)
@@ -137,6 +141,7 @@ def wrap_model(stock: Any, module: torch.nn.Module, **kwargs: Any) -> torch.nn.M
 
 @DISTRIBUTED_OBJECTS.probe
 def _cannot_broadcast() -> bool:
+    """Return True if fairseq reads objects by torch's default, which refuses them since 2.6."""
     from fairseq.distributed import utils
 
     return not source_has(utils._broadcast_object_slow, "weights_only=False")
@@ -144,14 +149,14 @@ def _cannot_broadcast() -> bool:
 
 @DISTRIBUTED_OBJECTS.step
 def trust_broadcast() -> None:
-    """Unpickle whatever another process of the same job sends."""
+    """Let fairseq unpickle objects that another process of the same job has sent."""
     from fairseq.distributed import utils
 
     utils.torch = ModuleProxy(torch, load=load_broadcast)
 
 
 def load_broadcast(buffer: Any, *args: Any, **kwargs: Any) -> Any:
-    """Load an object from memory; raise ValueError for a file, which nobody of the job has sent."""
+    """Load an object from memory. Raises ValueError for a file: only messages are trusted."""
     if not isinstance(buffer, io.BytesIO):
         raise ValueError(f"only objects of this job's processes are read here, not {buffer!r}")
     return torch.load(buffer, *args, **{**kwargs, "weights_only": False})

@@ -17,7 +17,8 @@ from .patch import Harm, ModuleProxy, Patch
 
 logger = logging.getLogger(__name__)
 
-SOUND_TORCH = (2, 10)  # earlier torch has a known flaw in weights_only loading
+SOUND_TORCH = (2, 10)
+"""First version of torch whose ``weights_only`` loading has no known flaw."""
 
 EVALUATING_MODULES = (
     "fairseq.utils",
@@ -26,26 +27,27 @@ EVALUATING_MODULES = (
     "fairseq.criterions",
     "fairseq.optim",
 )
-"""Modules that call ``eval``; the import of each imports all of its siblings."""
+"""Packages of fairseq whose modules call ``eval``; importing a package imports these modules."""
 
 SAFE_LOADING = Patch(
     name="safe_loading",
     harm=Harm.EXECUTION,
-    defect="newer fairseq unpickles everything in a checkpoint, archives are unpacked anywhere, "
-    "and damaged numbers are read; older fairseq reads no checkpoint with torch >= 2.6",
+    defect="a checkpoint can run code, an archive can write into any folder, and damaged numbers "
+    "are read; fairseq 0.12.2 reads no checkpoint at all with torch >= 2.6",
     upstream="facebookresearch/fairseq#5603, #5610, #5611",
 )
 LITERAL_OPTIONS = Patch(
     name="literal_options",
     harm=Harm.EXECUTION,
-    defect="fairseq passes options to eval, those that a checkpoint brings among them",
+    defect="fairseq passes options to eval, also options that a checkpoint brings",
 )
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
-    """Load a checkpoint as ``torch.load`` does, but unpickle only what ``allowed_globals`` lists.
+    """Load a checkpoint as ``torch.load`` does, but run no code that the file holds.
 
-    Checksums, sizes and the options in the file are checked.
+    Only objects of the types in ``allowed_globals`` are unpickled. Checksums, sizes and the options
+    in the file are checked.
 
     Args:
         file: an open binary file or a path.
@@ -61,14 +63,18 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         state = load_stream(file, name, *args, **kwargs)
     except DamagedCheckpoint as error:
-        raise ValueError(str(error)) from None  # torch's text recommends to load without the check
+        raise ValueError(str(error)) from None  # hides torch's advice to load without the check
     check_options(state, f"checkpoint {name}")
     return state
 
 
 @SAFE_LOADING.step
 def load_safely() -> None:
-    """Cover every ``torch.load`` of fairseq's module, whatever its arguments, and all archives."""
+    """Replace ``torch.load`` in fairseq's checkpoint module, and make archives safe to unpack.
+
+    The module sees a torch whose ``load`` is :func:`load`, so arguments such as
+    ``weights_only=False`` have no effect.
+    """
     from fairseq import checkpoint_utils
 
     checkpoint_utils.torch = ModuleProxy(torch, load=load)
@@ -92,10 +98,10 @@ def _refuse_archive(*_: Any, **__: Any) -> Any:
 
 @SAFE_LOADING.replace("fairseq.file_utils:load_archive_file")
 def load_archive_file(stock: Any, archive_file: str) -> Any:
-    """Find the folder that ``from_pretrained`` names.
+    """Return the folder that ``from_pretrained`` names.
 
     Raises:
-        ValueError: it is a file, which stock would unpack and delete.
+        ValueError: the path is a file. Stock would unpack it as an archive and delete it.
     """
     if os.path.isfile(archive_file):
         raise ValueError(f"{archive_file}: is a file; valid: the folder of an unpacked archive")
@@ -103,10 +109,11 @@ def load_archive_file(stock: Any, archive_file: str) -> Any:
 
 
 def evaluate_literal(text: Any, *scopes: Any) -> Any:
-    """Read a literal in place of ``eval``.
+    """Read a literal, in place of ``eval``.
 
     Raises:
-        TypeError: ``text`` is none; fairseq reads truth values by this error.
+        TypeError: ``text`` is not text. fairseq's ``eval_bool`` catches the error of ``eval`` for
+            truth values.
     """
     if not isinstance(text, (str, bytes)):
         raise TypeError("an option's text is expected")
@@ -115,7 +122,7 @@ def evaluate_literal(text: Any, *scopes: Any) -> Any:
 
 @LITERAL_OPTIONS.step
 def read_literals() -> None:
-    """Give every module of fairseq an ``eval`` of its own, which precedes the built-in one."""
+    """Define a global ``eval`` in every module of fairseq; it hides the built-in function."""
     for name in EVALUATING_MODULES:
         importlib.import_module(name)
     for name, module in sorted(sys.modules.items()):

@@ -1,4 +1,4 @@
-"""Write whole checkpoints, also at a kill or on a full disk, with the versions of their writer."""
+"""Write checkpoints that no kill and no full disk can truncate, and record their versions."""
 
 import errno
 import logging
@@ -32,12 +32,12 @@ ATOMIC_COPIES = Patch(
 CHECKPOINT_VERSIONS = Patch(
     name="checkpoint_versions",
     harm=Harm.WRONG_RESULT,
-    defect="a checkpoint of a newer format is read as one of this format: none names its format",
+    defect="checkpoints do not name their format, so a newer format is read as the present one",
 )
 
 
 def write_whole(path: str, write: Callable[[Any], Any]) -> None:
-    """Write a file whose name only ever holds the old or the whole new content.
+    """Write a file so that it holds either its old or its complete new content at any time.
 
     Args:
         path: name of the file.
@@ -71,6 +71,7 @@ def _failed_write(path: str, error: OSError) -> OSError:
 
 @ATOMIC_COPIES.probe
 def _copies_in_place() -> bool:
+    """Return True if fairseq copies a checkpoint onto its final name."""
     from fairseq.file_io import PathManager
 
     return source_has(PathManager.copy, "shutil.copyfile(src_path, dst_path)")
@@ -78,7 +79,7 @@ def _copies_in_place() -> bool:
 
 @ATOMIC_COPIES.replace("fairseq.checkpoint_utils:torch_persistent_save")
 def torch_persistent_save(stock: Any, obj: Any, filename: str, async_write: bool = False) -> None:
-    """Save under a temporary name."""
+    """Save a checkpoint under a temporary name, then rename it."""
     from fairseq.file_io import PathManager
 
     if async_write or not PathManager.supports_rename(filename):
@@ -89,7 +90,7 @@ def torch_persistent_save(stock: Any, obj: Any, filename: str, async_write: bool
 
 @ATOMIC_COPIES.replace("fairseq.file_io:PathManager.copy")
 def copy(stock: Any, src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-    """Copy under a temporary name; return True."""
+    """Copy a file under a temporary name, then rename it. Returns True, as stock does."""
     from fairseq.file_io import PathManager
 
     if any(PathManager.path_requires_pathmanager(path) for path in (src_path, dst_path)):
@@ -106,13 +107,16 @@ def copy(stock: Any, src_path: str, dst_path: str, overwrite: bool = False) -> b
 
 @CHECKPOINT_VERSIONS.replace("fairseq.checkpoint_utils:torch_persistent_save")
 def save_stamped(stock: Any, obj: Any, filename: Any, async_write: bool = False) -> None:
-    """Save with the versions of this process."""
+    """Save a checkpoint with its format and the versions of this process."""
     stock(stamped(obj), filename, async_write)
 
 
 @CHECKPOINT_VERSIONS.step
 def check_formats() -> None:
-    """Let the module that reads checkpoints refuse newer formats."""
+    """Let fairseq's checkpoint module refuse newer formats.
+
+    It sees a torch whose ``load`` checks the format after the present ``load``.
+    """
     from fairseq import checkpoint_utils
 
     stock = checkpoint_utils.torch

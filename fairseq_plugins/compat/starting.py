@@ -1,4 +1,4 @@
-"""Start a run from a file that exists, and do nothing if a run that has ended is started again."""
+"""Refuse to start from a file that is missing, and to train on when a finished run is restarted."""
 
 import logging
 import math
@@ -18,7 +18,7 @@ DEFAULT = "checkpoint_last.pt"
 RUN_PREFIXES = ("checkpoint", "average")
 """Beginnings of the names of a run's own checkpoints."""
 PATIENCE = "early_stop"
-"""Key of the count of ``--patience`` in a checkpoint's extra state."""
+"""Key of the counter of ``--patience`` in a checkpoint's extra state."""
 SECONDS_PER_HOUR = 3600
 
 MISSING_START = Patch(
@@ -36,14 +36,19 @@ FINISHED_RUNS = Patch(
 
 
 def last_checkpoint(cfg: Any, trainer: Any) -> str:
-    """Return the path of a run's newest checkpoint; ``cfg`` is the part ``checkpoint``."""
+    """Return the path of a run's newest checkpoint.
+
+    Args:
+        cfg: part ``checkpoint`` of fairseq's configuration.
+        trainer: fairseq's trainer, whose processes may each write a file with a suffix.
+    """
     return os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
 
 
-def is_own(cfg: Any) -> bool:
-    """Return True if ``--restore-file`` goes back to a checkpoint of the same run.
+def is_same_run(cfg: Any) -> bool:
+    """Return True if ``--restore-file`` names a checkpoint of the same run in ``--save-dir``.
 
-    The name decides: a pretrained ``model.pt`` may lie in the folder of the run.
+    The file's name decides, because a pretrained ``model.pt`` may lie in the same folder.
     """
     folder, name = os.path.split(os.path.abspath(cfg.restore_file))
     in_save_dir = folder == os.path.abspath(cfg.save_dir)
@@ -52,6 +57,7 @@ def is_own(cfg: Any) -> bool:
 
 @MISSING_START.probe
 def _starts_from_nothing() -> bool:
+    """Return True if fairseq only logs that a checkpoint is missing."""
     from fairseq.trainer import Trainer
 
     return source_has(Trainer.load_checkpoint, 'logger.info("No existing checkpoint found {}"')
@@ -62,7 +68,8 @@ def load_checkpoint(stock: Any, trainer: Any, filename: str, *args: Any, **kwarg
     """Load a checkpoint.
 
     Raises:
-        ValueError: the file is missing; only the run's newest checkpoint may be, in a new run.
+        ValueError: the file is missing or a folder. Only ``checkpoint_last.pt`` may be missing: a
+            new run has none.
     """
     from fairseq.file_io import PathManager
 
@@ -88,7 +95,11 @@ def _missing_file(cfg: Any, filename: str, fault: str) -> ValueError:
 
 @FINISHED_RUNS.probe
 def _trains_once_more() -> bool:
-    spec = find_spec("fairseq_cli.train")  # its import would set up logging
+    """Return True if fairseq-train tests only epochs and learning rate before it trains.
+
+    The test of ``--max-update`` and ``--stop-time-hours`` then comes after the first update.
+    """
+    spec = find_spec("fairseq_cli.train")  # read, not imported: its import sets up logging
     source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
     loop = "while epoch_itr.next_epoch_idx <= max_epoch: if lr <= cfg.optimization.stop_min_lr:"
     return "".join(loop.split()) in "".join(source.split())
@@ -96,8 +107,12 @@ def _trains_once_more() -> bool:
 
 @FINISHED_RUNS.replace("fairseq.checkpoint_utils:load_checkpoint")
 def load_and_end(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
-    """Load the checkpoint of a run; end fairseq's loop over epochs at once if the run has ended."""
-    continues = os.path.isfile(last_checkpoint(cfg, trainer)) or is_own(cfg)
+    """Load the checkpoint of a run; if the run has ended, return an epoch after the last.
+
+    fairseq-train trains while the number of the next epoch is at most ``--max-epoch``. That test is
+    False for nan, also without ``--max-epoch``.
+    """
+    continues = os.path.isfile(last_checkpoint(cfg, trainer)) or is_same_run(cfg)
     extra_state, epoch_itr = stock(cfg, trainer, **passthrough_args)
     if not continues or extra_state is None:
         return extra_state, epoch_itr
@@ -107,13 +122,13 @@ def load_and_end(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any) ->
     if reason:
         outcome = "nothing is trained, its files stay as they are"
         logger.info(f"the run in {cfg.save_dir} has ended before: {reason}; {outcome}")
-        epoch_itr = SimpleNamespace(next_epoch_idx=math.nan)  # below no --max-epoch
+        epoch_itr = SimpleNamespace(next_epoch_idx=math.nan)
     return extra_state, epoch_itr
 
 
 @FINISHED_RUNS.replace("fairseq.trainer:Trainer.state_dict")
 def state_dict(stock: Any, trainer: Any) -> Any:
-    """Keep the count of ``--patience`` in the checkpoint."""
+    """Store the counter of ``--patience`` in the checkpoint."""
     state = stock(trainer)
     counter = _patience_counter()
     if getattr(counter, "best", None) is not None:
@@ -123,7 +138,11 @@ def state_dict(stock: Any, trainer: Any) -> Any:
 
 
 def _patience_counter() -> Any:
-    """Return the running command's function that counts for ``--patience`` in its attributes."""
+    """Return the function that counts for ``--patience``; None outside fairseq-train.
+
+    fairseq-train's ``should_stop_early`` stores the best score and the validations since then as
+    attributes of itself. Its module has another name when it is run as a script.
+    """
     for name in ("__main__", "__mp_main__", "fairseq_cli.train"):
         counter = getattr(sys.modules.get(name), "should_stop_early", None)
         if counter is not None:
@@ -132,7 +151,7 @@ def _patience_counter() -> Any:
 
 
 def _restore_patience(record: Any) -> None:
-    """Set the counter to a record of :func:`state_dict`; to its start if there is none."""
+    """Set the counter to a record of :func:`state_dict`; reset it if there is no record."""
     counter = _patience_counter()
     if counter is None:
         return
@@ -143,9 +162,9 @@ def _restore_patience(record: Any) -> None:
 
 
 def _reached_limit(trainer: Any, epoch_itr: Any) -> Optional[str]:
-    """Return the limit that a run has reached, in words; None if it goes on.
+    """Describe the limit that a run has reached; None if it has reached none.
 
-    The same in every process of a job. fairseq itself looks at ``--stop-min-lr`` before it trains.
+    Every process of a job gets the same result. fairseq itself tests ``--stop-min-lr`` in time.
     """
     limits, patience = trainer.cfg.optimization, trainer.cfg.checkpoint.patience
     hours = trainer._previous_training_time / SECONDS_PER_HOUR

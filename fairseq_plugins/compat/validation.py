@@ -1,4 +1,4 @@
-"""Validate stock translation by BLEU of the text alone, and log it also if no word was produced."""
+"""Compute validation BLEU of stock translation on the text alone, and log it also if it is 0."""
 
 import copy
 from functools import partial
@@ -14,7 +14,7 @@ BLEU_SUMS = (
     "ref_len",
     *(f"{kind}_{n}" for kind in ("counts", "totals") for n in range(ORDER)),
 )
-"""Sums that a validation batch of ``--eval-bleu`` logs, each with ``_bleu_`` before it."""
+"""Sums that a validation batch of ``--eval-bleu`` logs; their keys begin with ``_bleu_``."""
 
 VALIDATION_TEXT = Patch(
     name="validation_text",
@@ -32,6 +32,7 @@ VALIDATION_BLEU = Patch(
 
 @VALIDATION_TEXT.probe
 def _scores_symbols() -> bool:
+    """Return True if fairseq turns ids into text without naming the symbols to leave out."""
     from fairseq.tasks.translation import TranslationTask
 
     return not source_has(TranslationTask._inference_with_bleu, "extra_symbols_to_ignore")
@@ -39,17 +40,19 @@ def _scores_symbols() -> bool:
 
 @VALIDATION_TEXT.replace("fairseq.tasks.translation:TranslationTask._inference_with_bleu")
 def inference_with_bleu(stock: Any, task: Any, generator: Any, sample: Any, model: Any) -> Any:
-    """Score a batch without the symbols that fairseq-generate strips, padding and ``<mask>``.
+    """Score a batch, without the symbols that are no text.
 
-    ``<unk>`` is part of the text, also in place of a language's tag at the end of a row.
+    Stock turns ids into text by ``task.tgt_dict.string``. While it runs, the task has a copy of the
+    dictionary whose ``string`` leaves out the symbols that fairseq-generate strips, ``<pad>`` and
+    ``<mask>``. ``<unk>`` is text, even if it stands for a language tag at the end of a row.
     """
     dictionary = task.tgt_dict
     ignored = {*getattr(generator, "symbols_to_strip_from_output", ()), dictionary.pad()}
     ignored.add(dictionary.index("<mask>"))
-    ignored.discard(dictionary.unk())  # the index of <mask> in a dictionary without it
+    ignored.discard(dictionary.unk())  # what index("<mask>") returns if there is no <mask>
 
     def join_text(tokens: Any, *args: Any, **kwargs: Any) -> str:
-        """Join the pieces of a row up to its end symbol."""
+        """Join the pieces of a row, without the generator's end symbol."""
         if len(tokens) and int(tokens[-1]) == getattr(generator, "eos", None):
             tokens = tokens[:-1]
         return str(dictionary.string(tokens, *args, extra_symbols_to_ignore=ignored, **kwargs))
@@ -65,7 +68,7 @@ def inference_with_bleu(stock: Any, task: Any, generator: Any, sample: Any, mode
 
 @VALIDATION_BLEU.replace("fairseq.tasks.translation:TranslationTask.reduce_metrics")
 def reduce_metrics(stock: Any, task: Any, logs: List[Dict[str, Any]], criterion: Any) -> None:
-    """Log BLEU also of batches without a word; stock leaves them out of the brevity penalty too."""
+    """Log BLEU also if no hypothesis of the validation has a word; stock then logs none."""
     validated = [log for log in logs if "_bleu_sys_len" in log]
     if validated and not any(log.get("_bleu_totals_0", 0) for log in validated):
         log_bleu(validated, "_bleu", "bleu")
@@ -77,8 +80,8 @@ def log_bleu(logs: List[Dict[str, Any]], prefix: str, name: str) -> None:
 
     Args:
         logs: one dictionary per batch, with the sums under ``prefix``.
-        prefix: of the keys in ``logs`` and of the logged sums.
-        name: of the logged BLEU.
+        prefix: prefix of the keys in ``logs`` and of the logged sums.
+        name: name of the logged BLEU.
     """
     from fairseq.logging import metrics
 
@@ -92,7 +95,7 @@ def log_bleu(logs: List[Dict[str, Any]], prefix: str, name: str) -> None:
 
 
 def bleu_of(meters: Any, prefix: str) -> float:
-    """Compute BLEU from the sums that :func:`log_bleu` has logged; 0 without a single token."""
+    """Compute BLEU from the sums that :func:`log_bleu` has logged; 0 if there is no token."""
     from sacrebleu.metrics import BLEU
 
     counts, totals, sys_len, ref_len = (

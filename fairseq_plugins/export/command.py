@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, List, Optional, Sequence, Tuple
 
-from .. import translate
+from .. import model_files, translate
 from ..checkpoints import export as portable
 from ..common.data_bins import split_pair
 from . import encoder_decoder, encoders, huggingface, slots, text
@@ -29,7 +29,7 @@ MEANT_FOR = {
 TRANSLATING: Tuple[ModuleType, ...] = (slots, encoder_decoder)
 """Files with ``MODELS``, classes whose models they export, and ``content(translator, pairs)``."""
 SEARCH = (
-    *translate.SEARCH_OPTIONS,
+    *model_files.SEARCH_OPTIONS,
     *("unkpen", "min-len", "unnormalized", "iter-decode-force-max-iter", "mask-predict-iterations", "length-beam"),
     "model-overrides",
 )
@@ -42,12 +42,12 @@ def work(args: argparse.Namespace, rest: Sequence[str]) -> None:
     check_options(args, rest)
     if args.format == "huggingface":
         huggingface.export_huggingface(
-            translate.checkpoint(args.model, args.system), folder, args.data, args.heads, args.frozen
+            model_files.find_checkpoint(args.model, args.system), folder, args.data, args.heads, args.frozen
         )
         return
     if args.format == "safetensors":
         portable.check_folder(folder)
-        path = translate.checkpoint(args.model, args.system)
+        path = model_files.find_checkpoint(args.model, args.system)
         portable.export_checkpoint(path, folder, args.data, not args.no_dictionaries, args.half)
         return
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
@@ -78,7 +78,7 @@ def check_search(words: Sequence[str]) -> None:
 
 def content(args: argparse.Namespace, rest: Sequence[str]) -> folders.Content:
     """What MODEL is, by its class. Raises ValueError for a class that cannot be exported."""
-    path = translate.checkpoint(args.model, args.system)
+    path = model_files.find_checkpoint(args.model, args.system)
     if args.encoder or encoders.understands(path):
         pair = [f"--{name}-lang" for name in text.SIDES if getattr(args, f"{name}_lang")]
         if rest or pair:

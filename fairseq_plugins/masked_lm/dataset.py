@@ -14,16 +14,16 @@ from ..ops.bert_masking import Replacements, choose_tokens, replace_tokens
 class MaskingConfig(NamedTuple):
     """Settings of the noise, which is a function of (seed, stream, epoch, index).
 
-    A predicted token becomes ``<mask>`` in 80 % of the cases and a random piece in 10 %. In a pair
-    that is masked on one side only, the ratio is drawn from U(mask_prob, 1), every predicted token
-    becomes ``<mask>``, and the other side stays as it is (ERNIE-M's cross-attention MLM, carried
-    over to a joint encoder).
+    A predicted token becomes ``<mask>`` with probability 0.8, a random piece with 0.1, and stays as
+    it is with 0.1. In a pair that is masked on one side only, the share of predicted tokens is
+    drawn from U(mask_prob, 1), every predicted token becomes ``<mask>``, and the other side stays
+    as it is (cross-attention MLM of ERNIE-M, carried over to a joint encoder).
     """
 
     mask_prob: float  # share of tokens that are predicted, in (0, 1]
     one_side_prob: float  # probability that a pair is masked on one side only, in [0, 1]
     seed: int
-    stream: int = 0  # number of the dataset in a run: two pairs mask the same line in two ways
+    stream: int = 0  # number of the dataset, so that each dataset masks its line n differently
 
 
 class TLMDataset(EpochDataset):
@@ -47,8 +47,13 @@ class TLMDataset(EpochDataset):
         dictionary: Any,
         masking: MaskingConfig,
     ):
-        self.sides, self.masking, self.seed, self.epoch = list(sides), masking, masking.seed, 1
-        self.pad, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
+        self.sides = list(sides)
+        self.masking = masking
+        self.seed = masking.seed
+        self.epoch = 1
+        self.pad = dictionary.pad()
+        self.bos = dictionary.bos()
+        self.eos = dictionary.eos()
         self.mask = dictionary.index("<mask>")
         # Random pieces are those before <mask>; symbols of languages may follow it.
         self.replacements = Replacements(self.mask, dictionary.nspecial, self.mask)
@@ -62,9 +67,15 @@ class TLMDataset(EpochDataset):
         self.epoch = epoch
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
+        """Mask an item.
+
+        Returns:
+            ``tokens``, ``target`` (the tokens where they are predicted, else padding) and
+            ``positions`` (rows of the position table), each (S,) int64, and ``id``.
+        """
         seeds = (self.masking.seed, self.masking.stream, self.epoch, int(index))
         rng = np.random.default_rng(seeds)
-        masked_side: Optional[int] = None  # None: all sides are masked
+        masked_side: Optional[int] = None  # None = all sides
         if len(self.sides) == 2 and rng.random() < self.masking.one_side_prob:
             masked_side = int(rng.integers(2))
         inputs, targets, positions = [], [], []
@@ -77,7 +88,8 @@ class TLMDataset(EpochDataset):
                 predicted = self._draw(tokens, rng.uniform(self.masking.mask_prob, 1.0), rng)
                 noisy = np.where(predicted, self.mask, tokens)
             else:
-                predicted, noisy = np.zeros(len(tokens), dtype=bool), tokens
+                predicted = np.zeros(len(tokens), dtype=bool)
+                noisy = tokens
             inputs.append(noisy)
             targets.append(np.where(predicted, tokens, self.pad))
             positions.append(np.arange(len(tokens)) + self.pad + 1)
@@ -116,5 +128,5 @@ class TLMDataset(EpochDataset):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Answer as stock does: the task joins these in the same order in every epoch."""
+        """Return True: the task joins these datasets in one order, so batches never change."""
         return True

@@ -23,7 +23,10 @@ Updates = Mapping[str, Tuple[Tensor, Tensor]]
 """Name of a layer's matrix -> (down (R, in), up (out, R)): the matrix acts as W + up @ down."""
 
 MOST_KEYS = 256
-"""Most keys for which bfloat16 training on CPU writes attention out: twice as fast there."""
+"""Largest number of keys for which bfloat16 training on CPU avoids torch's fused attention.
+
+Two matrix products take half the time there.
+"""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def project(linear: nn.Linear, x: Tensor, updates: Optional[Updates], name: str)
 def attention(
     query: Tensor, key: Tensor, value: Tensor, bias: Optional[Tensor] = None, dropout: float = 0.0
 ) -> Tensor:
-    """Compute softmax(query key^T / sqrt(D) + bias) value; by the fused kernel unless it is slow.
+    """Compute softmax(query key^T / sqrt(D) + bias) value, by torch's fused kernel if it is fast.
 
     Args:
         query: (B, H, Q, D).
@@ -76,7 +79,7 @@ def attention(
     Returns:
         (B, H, Q, D).
     """
-    if not is_written_out(query, key, value):
+    if not is_fused_slow(query, key, value):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
     scores = torch.matmul(query * query.size(-1) ** -0.5, key.transpose(-1, -2))  # B H Q K
     if bias is not None:
@@ -84,11 +87,11 @@ def attention(
     return torch.matmul(F.dropout(scores.softmax(dim=-1), dropout), value)
 
 
-def is_written_out(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Return True where the scores (B, H, Q, K) are kept: in bfloat16 training on CPU."""
+def is_fused_slow(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Return True in bfloat16 training on CPU over at most ``MOST_KEYS`` keys."""
     trains = torch.is_grad_enabled() and any(part.requires_grad for part in (query, key, value))
-    slow = query.dtype == torch.bfloat16 and query.device.type in ("cpu", "meta")
-    return trains and slow and key.size(2) <= MOST_KEYS
+    is_bfloat16_on_cpu = query.dtype == torch.bfloat16 and query.device.type in ("cpu", "meta")
+    return trains and is_bfloat16_on_cpu and key.size(2) <= MOST_KEYS
 
 
 class PrefixSelfAttention(nn.Module):
@@ -133,9 +136,8 @@ class PrefixSelfAttention(nn.Module):
             batch = x.size(0)
             key = torch.cat([prefix[0].expand(batch, -1, -1, -1), key], dim=2)  # B H P+S D
             value = torch.cat([prefix[1].expand(batch, -1, -1, -1), value], dim=2)
-        out = attention(
-            query, key, value, key_bias, self.dropout if self.training else 0.0
-        )  # B H S D
+        dropout = self.dropout if self.training else 0.0
+        out = attention(query, key, value, key_bias, dropout)  # B H S D
         return project(self.out_proj, out.transpose(1, 2).flatten(2), updates, "out_proj")  # B S C
 
 
@@ -179,7 +181,6 @@ class PrefixEncoder(nn.Module):
         super().__init__()
         self.padding_idx = sizes.padding_idx
         self.max_positions = sizes.max_positions
-        self.heads = sizes.heads
         self.dropout = dropout
         rows = sizes.max_positions + sizes.padding_idx + 1
         self.embed_tokens = nn.Embedding(sizes.vocab_size, sizes.embed_dim, sizes.padding_idx)
@@ -326,7 +327,7 @@ class MaskedLM(nn.Module):
 
 
 def initialise(model: nn.Module) -> None:
-    """Initialise as BERT does: N(0, 0.02) for every matrix, zero biases, zero padding rows."""
+    """Initialise as BERT does: N(0, 0.02^2) for every matrix, zero biases, zero padding rows."""
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.normal_(module.weight, std=0.02)

@@ -20,36 +20,36 @@ class LowRank(nn.Module):
 
     def __init__(self, layers: int, embed_dim: int, ffn_dim: int, rank: int):
         super().__init__()
-        attention = dict.fromkeys(
-            ("q_proj", "k_proj", "v_proj", "out_proj"), (embed_dim, embed_dim)
-        )
-        sizes = {**attention, "fc1": (embed_dim, ffn_dim), "fc2": (ffn_dim, embed_dim)}
-        self.down = nn.ParameterDict(
-            {name: torch.empty(layers, rank, inner) for name, (inner, _) in sizes.items()}
-        )
-        self.up = nn.ParameterDict(
-            {name: torch.zeros(layers, outer, rank) for name, (_, outer) in sizes.items()}
-        )
-        for matrix in self.down.values():
-            bound = 1 / math.sqrt(matrix.size(2))  # as nn.Linear
-            nn.init.uniform_(matrix, -bound, bound)
+        self.layers = layers
+        self.down = nn.ParameterDict()  # name of a matrix -> (L, R, in)
+        self.up = nn.ParameterDict()  # name of a matrix -> (L, out, R)
+        # In alphabetical order: the random draws and the optimizer's state depend on it.
+        for name in ("fc1", "fc2", "k_proj", "out_proj", "q_proj", "v_proj"):
+            inputs = ffn_dim if name == "fc2" else embed_dim
+            outputs = ffn_dim if name == "fc1" else embed_dim
+            bound = 1 / math.sqrt(inputs)  # as nn.Linear
+            down = torch.empty(layers, rank, inputs).uniform_(-bound, bound)
+            self.down[name] = nn.Parameter(down)
+            self.up[name] = nn.Parameter(torch.zeros(layers, outputs, rank))
 
     def forward(self) -> List[Dict[str, Tuple[Tensor, Tensor]]]:
-        """Return the updates of each layer."""
-        names = list(self.down)
-        layers = zip(*(zip(self.down[name].unbind(), self.up[name].unbind()) for name in names))
-        return [dict(zip(names, layer)) for layer in layers]
+        """Return for each layer: name of a matrix -> (down (R, in), up (out, R))."""
+        updates: List[Dict[str, Tuple[Tensor, Tensor]]] = [{} for _ in range(self.layers)]
+        for name, down in self.down.items():
+            matrices = zip(down.unbind(), self.up[name].unbind())
+            for layer_updates, pair in zip(updates, matrices):
+                layer_updates[name] = pair
+        return updates
 
 
 def merge(linear: nn.Linear, updates: Optional[Updates], name: str) -> nn.Linear:
-    """Copy ``linear`` with its update added; return ``linear`` itself if there is none."""
+    """Copy a linear layer with its low-rank update added; without ``updates``, return the layer."""
     if updates is None:
         return linear
     down, up = updates[name]
     merged = nn.Linear(linear.in_features, linear.out_features, bias=linear.bias is not None)
-    merged.weight = nn.Parameter(
-        linear.weight.detach() + up.detach() @ down.detach(), requires_grad=False
-    )
+    weight = linear.weight.detach() + up.detach() @ down.detach()
+    merged.weight = nn.Parameter(weight, requires_grad=False)
     merged.bias = linear.bias
     return merged
 
@@ -88,7 +88,7 @@ class Prompts(nn.Module):
 
     def forward(self) -> Prefix:
         """Return one (keys, values) pair per layer, each (1, H, P, C / H)."""
-        # Not clamp: its gradient is 0 in torch 2.14 where scale is 1, as at the start.
+        # clamp would stop training: in torch 2.14 its gradient is 0 at scale 1, the initial value.
         factor = 1.0 if self.scale is None else torch.where(self.scale < 1.0, 1.0, self.scale)
         keys = split_heads(self.key * factor, self.heads)  # L H P D
         values = split_heads(self.value * factor, self.heads)

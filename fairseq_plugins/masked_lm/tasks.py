@@ -4,7 +4,7 @@ import glob
 import logging
 import os
 from dataclasses import dataclass
-from typing import Any, List
+from typing import Any
 
 import numpy as np
 from fairseq.tasks import register_task
@@ -55,28 +55,26 @@ class TLMPretrainingTask(SharedDictionaryTask):
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
         """Build the split: one dataset per pair and per monolingual language, concatenated."""
-        masking = MaskingConfig(self.cfg.mask_prob, self.cfg.one_side_prob, self.cfg.seed)
-        datasets: List[TLMDataset] = []
-        for name in [*self.pairs, *self.languages]:
-            if len(datasets) < len(self.pairs):
-                sides = self.sides(split, name)
-            else:
-                sides = [self._text(split, name)]
-            numbered = masking._replace(stream=len(datasets))
+        texts = [(pair, self.sides(split, pair)) for pair in self.pairs]
+        texts += [(language, [self._load_text(split, language)]) for language in self.languages]
+        cfg, datasets = self.cfg, []
+        for stream, (name, sides) in enumerate(texts):
+            masking = MaskingConfig(cfg.mask_prob, cfg.one_side_prob, cfg.seed, stream)
             sizes = [side.sizes for side in sides]
-            dataset = TLMDataset(sides, sizes, self.dictionary, numbered)
+            dataset = TLMDataset(sides, sizes, self.dictionary, masking)
             count, tokens = len(dataset), int(dataset.sizes.sum())
             logger.info("%s %s: %d items, %d tokens", split, name, count, tokens)
             datasets.append(dataset)
-        self.datasets[split] = _InOrder(datasets, self.cfg.seed)
+        self.datasets[split] = _InFileOrder(datasets, self.cfg.seed)
 
-    def _text(self, split: str, language: str) -> Any:
-        """Load a language's text: its own file, else a side of ``--pairs`` or of any pair."""
+    def _load_text(self, split: str, language: str) -> Any:
+        """Load a language's text: its own file, else a side of ``--pairs`` or of the data-bin."""
         prefix = self.prefix(split)
-        start = len(os.path.basename(prefix)) + 1
         files = sorted(glob.glob(f"{glob.escape(prefix)}.*-*.{glob.escape(language)}.idx"))
-        folder_pairs = [os.path.basename(file)[start : -len(f".{language}.idx")] for file in files]
-        pairs = [*self.pairs, *folder_pairs]
+        pairs = list(self.pairs)
+        for file in files:  # as train.en-de.de.idx
+            name = os.path.basename(file).removeprefix(f"{os.path.basename(prefix)}.")
+            pairs.append(name.removesuffix(f".{language}.idx"))
         return load_monolingual(prefix, language, pairs, self.dictionary, "--monolingual")
 
     def max_positions(self) -> int:
@@ -84,9 +82,9 @@ class TLMPretrainingTask(SharedDictionaryTask):
         return self.cfg.tokens_per_sample
 
 
-class _InOrder(JoinedDataset):
-    """Items as they are: the trainer shuffles the batches."""
+class _InFileOrder(JoinedDataset):
+    """Join datasets in one order for all epochs: the trainer shuffles the batches alone."""
 
     def permutation(self) -> np.ndarray:
-        """Keep the order. (N,)."""
+        """Keep the order of the files. (N,)."""
         return np.arange(len(self))

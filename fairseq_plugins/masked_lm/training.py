@@ -2,27 +2,31 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel, register_model
 from omegaconf import II
 from torch import Tensor
 
+from ..checkpoints.layouts import size_options
 from ..checkpoints.loading import load
+from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.readers import read_masked_lm
-from ..common.options import check_positive, flag, option, register_architectures, sizes_of
+from ..checkpoints.rows import tokenizer_entries
+from ..checkpoints.vocabulary import check_entries
+from ..common.options import USE_ITS_DICTIONARY, flag, option, register_architectures, sizes_of
 from .model import MaskedLM, MaskedLMSizes
 
 logger = logging.getLogger(__name__)
 
-SIZES = dict(zip(sizes_of("encoder", 0, 0, 0, 0), ("layers", "embed_dim", "ffn_dim", "heads")))
-"""Option -> its name in MaskedLMSizes."""
+SIZE_OPTIONS = size_options("encoder", "max_positions")
+"""Field of MaskedLMSizes -> option."""
 
 
 @dataclass
 class XLMRMaskedLMConfig(FairseqDataclass):
-    """Sizes; None means the architecture's default, from argparse and from hydra."""
+    """Options of ``xlmr_mlm``. A size that is None takes the default of the architecture."""
 
     encoder_layers: Optional[int] = option(None, "encoder layers")
     encoder_embed_dim: Optional[int] = option(None, "width C")
@@ -53,27 +57,35 @@ class XLMRMaskedLMModel(BaseFairseqModel):
         """Build the model; in training it may start from ``--init-from-mlm``.
 
         Raises:
-            ValueError: a size is missing or below 1, or the other masked LM has other sizes.
+            ValueError: a size is missing or below 1, or the other masked LM has other sizes or
+                another dictionary.
         """
-        for name in SIZES:
-            if getattr(cfg, name) is None:
+        dictionary = task.source_dictionary
+        sizes = {size: getattr(cfg, name) for size, name in SIZE_OPTIONS.items()}
+        sizes["max_positions"] = cfg.max_positions or cfg.tokens_per_sample
+        for size, name in SIZE_OPTIONS.items():
+            if sizes[size] is None:
                 raise ValueError(
                     f"{flag(name)} is needed, or an --arch that has it, such as xlmr_mlm_tiny"
                 )
-        check_positive(cfg, *SIZES)
-        sizes = MaskedLMSizes(
-            **{size: getattr(cfg, name) for name, size in SIZES.items()},
-            vocab_size=len(task.source_dictionary),
-            max_positions=cfg.max_positions or cfg.tokens_per_sample,
-            padding_idx=task.source_dictionary.pad(),
-        )
-        model = cls(sizes, cfg.dropout, cfg.attention_dropout)
+            if sizes[size] < 1:
+                raise ValueError(f"{flag(name)} must be at least 1; got {sizes[size]}")
+        lm_sizes = MaskedLMSizes(len(dictionary), **sizes, padding_idx=dictionary.pad())
+        model = cls(lm_sizes, cfg.dropout, cfg.attention_dropout)
         if cfg.init_from_mlm and not getattr(task, "from_checkpoint", False):
-            model.load_masked_lm(cfg.init_from_mlm)
+            model.load_masked_lm(cfg.init_from_mlm, dictionary.symbols)
         return model
 
-    def load_masked_lm(self, path: str) -> None:
-        """Load the weights of another masked LM. Raises ValueError if the sizes differ."""
+    def load_masked_lm(self, path: str, symbols: Sequence[str]) -> None:
+        """Load the weights of another masked LM.
+
+        Args:
+            path: value of ``--init-from-mlm``.
+            symbols: entries of the data's dictionary, in the order of their rows.
+
+        Raises:
+            ValueError: the other masked LM has other sizes or another dictionary.
+        """
         heads = self.encoder.sizes.heads
         pretrained = read_masked_lm(path, heads=heads, label="--encoder-attention-heads")
         for name, size in pretrained.sizes.items():
@@ -83,6 +95,7 @@ class XLMRMaskedLMModel(BaseFairseqModel):
                     f"{getattr(self.encoder.sizes, name)}; valid: a masked LM of the sizes given "
                     "by --arch and the command line, and of the data's dictionary"
                 )
+        _compare_dictionaries(pretrained, symbols, f"--init-from-mlm {path}")
         load(self.encoder, pretrained.tensors)
         logger.info("started from %s, fingerprint %s", path, pretrained.fingerprint)
 
@@ -103,12 +116,34 @@ class XLMRMaskedLMModel(BaseFairseqModel):
             src_tokens: (B, S) int64.
             src_lengths: unused, part of fairseq's interface.
             positions: (B, S) int64; counted from the tokens when None.
-            masked_tokens: (B, S) bool, True = is projected; all when None.
+            masked_tokens: (B, S) bool, True = compute logits there; everywhere when None.
 
         Returns:
             The logits, and an empty dictionary, as fairseq's criterion expects.
         """
         return self.encoder(src_tokens, positions, masked_tokens), {}
+
+
+def _compare_dictionaries(pretrained: PretrainedFile, symbols: Sequence[str], origin: str) -> None:
+    """Raise ValueError for the first entry of a masked LM's dictionary that the data's lacks.
+
+    A ``dict.txt`` beside the file names the entries, or the tokenizer of a Hugging Face folder.
+    Without either, a note is logged.
+    """
+    entries: Sequence[str] = pretrained.entries
+    place = "the dict.txt beside it"
+    if not entries and pretrained.checkpoint.is_folder:
+        folder, rows = pretrained.checkpoint.folder, len(symbols)
+        entries = tokenizer_entries(folder, None, rows) or ()
+        place = "its tokenizer"
+    if not entries:
+        logger.info("%s: names no entries; only the number of rows was compared", origin)
+    # Rows that a tokenizer leaves out have made-up names, which any entry may have.
+    entries = [
+        symbol if entry.startswith("madeupword") else entry
+        for entry, symbol in zip(entries, symbols)
+    ]
+    check_entries(entries, symbols, origin, place, USE_ITS_DICTIONARY)
 
 
 ARCHITECTURES = {

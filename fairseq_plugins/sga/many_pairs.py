@@ -14,8 +14,8 @@ from omegaconf import II
 
 from ..common.data_bins import check_dictionaries, split_pair
 from ..common.options import check_range, option
-from ..common.own_run import changed
 from ..common.sampling import TemperatureDataset, TemperatureSchedule
+from ..compat.own_runs import temporary_options
 from ..compat.validation import BLEU_SUMS, bleu_of, log_bleu
 from .state import PAIRS, check_same_pairs
 from .tasks import SGATranslationTask
@@ -73,7 +73,7 @@ class SGATranslationMultiTask(SGATranslationTask):
         source, target = cfg.source_lang, cfg.target_lang
         if source is None:
             source, target = pairs[0]
-        with changed(cfg, source_lang=source, target_lang=target):
+        with temporary_options(cfg, source_lang=source, target_lang=target):
             task: SGATranslationMultiTask = super().setup_task(cfg, **kwargs)
         task.pairs = pairs
         folder = utils.split_paths(cfg.data)[0]
@@ -120,7 +120,7 @@ class SGATranslationMultiTask(SGATranslationTask):
             return
         parts: OrderedDict[str, Any] = OrderedDict()
         for source, target in self.pairs:
-            with changed(self.cfg, source_lang=source, target_lang=target):
+            with temporary_options(self.cfg, source_lang=source, target_lang=target):
                 try:
                     super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
                 except FileNotFoundError as error:

@@ -15,8 +15,9 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from ..common.data_bins import BinSide, refuse_empty
 from ..common.options import check_rules, flag
-from ..common.own_run import OwnRun, changed
-from ..compat.retired_options import drop_retired
+from ..common.own_run import OwnRun
+from ..compat.own_runs import temporary_options
+from ..compat.stored_models import drop_retired
 from ..ops.masks import SOURCE_LENGTHS, TARGET_LENGTHS, source_lengths, target_lengths
 from .decoding import SGAGenerator
 from .state import PAIRS, check_decoded_pairs, check_same_pairs
@@ -76,7 +77,7 @@ class SGATranslationTask(OwnRun, TranslationTask):
             ValueError: an empty source or, in training, an empty target.
         """
         # What --truncate-source leaves must have room for <s>.
-        with changed(self.cfg, max_source_positions=self.cfg.max_source_positions - 1):
+        with temporary_options(self.cfg, max_source_positions=self.cfg.max_source_positions - 1):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         dataset = self.datasets[split] = SlotPairs.wrap(self.datasets[split])
         self._refuse_empty(dataset, split, epoch)

@@ -1,4 +1,7 @@
-"""Runs models that ``fairseq-plugins export --format onnx`` wrote, with onnxruntime, sentencepiece and numpy alone."""
+"""Run models that ``fairseq-plugins export --format onnx`` wrote.
+
+Needs onnxruntime, sentencepiece and numpy.
+"""
 
 from .answers import Answer
 from .encoder import Classified, Encoder
@@ -7,4 +10,13 @@ from .model_json import ModelError
 from .translator import Translation, Translator
 from .version import VERSION as __version__
 
-__all__ = ["Answer", "Classified", "Encoder", "ModelError", "Translation", "Translator", "__version__", "load"]
+__all__ = [
+    "Answer",
+    "Classified",
+    "Encoder",
+    "ModelError",
+    "Translation",
+    "Translator",
+    "__version__",
+    "load",
+]

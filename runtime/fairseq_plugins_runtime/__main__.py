@@ -1,4 +1,4 @@
-"""``python -m fairseq_plugins_runtime translate MODEL`` and ``serve MODEL``."""
+"""Run ``python -m fairseq_plugins_runtime translate MODEL`` and ``serve MODEL``."""
 
 import argparse
 import contextlib
@@ -27,31 +27,24 @@ REPORT_SECONDS = 5.0
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The options of ``translate``."""
+    """Build the parser of ``translate``."""
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} translate",
-        description="Translate text, one sentence per line: a line in, a line out, an empty one for an empty one.",
+        description="Translate text, one sentence per line; an empty line gives an empty line.",
         allow_abbrev=False,
     )
-    parser.add_argument("model", metavar="MODEL", help="a folder that `export --format onnx` wrote")
-    parser.add_argument("--input", metavar="FILE", default="-", help="UTF-8 text; default: standard input")
-    parser.add_argument("--output", metavar="FILE", help="written when all is translated; default: standard output")
-    parser.add_argument("--source-lang", "-s", metavar="LANG", help="for a model of several pairs")
-    parser.add_argument("--target-lang", "-t", metavar="LANG", help="for a model of several pairs")
-    parser.add_argument("--threads", type=_positive, metavar="N", help="of each pass; default: one per core")
-    parser.add_argument(
-        "--batch-tokens",
-        type=_positive,
-        metavar="N",
-        default=BATCH_TOKENS,
-        help="of a batch's sources; default: %(default)s",
-    )
-    parser.add_argument(
-        "--buffer-size",
-        type=_positive,
-        metavar="N",
-        help=f"lines read at a time; default: {BUFFER_LINES}, of a terminal 1",
-    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a folder that `export --format onnx` wrote")
+    add("--input", metavar="FILE", default="-", help="UTF-8 text; default: standard input")
+    add("--output", metavar="FILE", help="written when all is translated; default: standard output")
+    add("--source-lang", "-s", metavar="LANG", help="for a model of several pairs")
+    add("--target-lang", "-t", metavar="LANG", help="for a model of several pairs")
+    threads = "threads of each pass; default: one per core"
+    add("--threads", type=_positive, metavar="N", help=threads)
+    tokens = "source tokens of a batch with padding; default: %(default)s"
+    add("--batch-tokens", type=_positive, metavar="N", default=BATCH_TOKENS, help=tokens)
+    lines = f"lines read at a time; default: {BUFFER_LINES} (1 on a terminal)"
+    add("--buffer-size", type=_positive, metavar="N", help=lines)
     return parser
 
 
@@ -62,19 +55,22 @@ def _positive(text: str) -> int:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run a command; exit status 0, or 2 with a message."""
+    """Run a command; return its exit status, 2 after an error."""
     line = list(sys.argv[1:] if argv is None else argv)
-    logging.basicConfig(format="%(asctime)s | %(levelname)s | %(name)s | %(message)s", level=logging.INFO)
+    layout = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"
+    logging.basicConfig(format=layout, level=logging.INFO)
     if line[:1] == ["serve"]:
         return int(importlib.import_module(f"{__package__}.serve").main(line[1:]))
     if line[:1] == ["translate"]:
         return translate(line[1:])
-    sys.stderr.write(f"usage: {PROGRAM} translate|serve MODEL [options]; translate --help, serve --help\n")
+    sys.stderr.write(
+        f"usage: {PROGRAM} translate|serve MODEL [options]; translate --help, serve --help\n"
+    )
     return 0 if line[:1] in (["-h"], ["--help"]) else 2
 
 
 def translate(argv: Sequence[str]) -> int:
-    """The command ``translate``."""
+    """Run ``translate``; return the exit status 0, or exit with status 2 and a message."""
     parser = build_parser()
     args = parser.parse_args(argv)
     try:
@@ -82,7 +78,7 @@ def translate(argv: Sequence[str]) -> int:
             raise ValueError(f"--input {args.input}: no such file")
         with _output(args.output) as output:
             work(Translator(Folder(args.model, args.threads)), args, output)
-    except BrokenPipeError:  # as of "| head"
+    except BrokenPipeError:  # the reader has left, as in "| head"
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
@@ -90,39 +86,53 @@ def translate(argv: Sequence[str]) -> int:
 
 
 def work(model: Translator, args: argparse.Namespace, output: IO[str]) -> None:
-    """Translate buffer by buffer."""
-    lines, done, start = read_lines(args.input), 0, time.monotonic()
-    size, reported = args.buffer_size or (1 if args.input == "-" and sys.stdin.isatty() else BUFFER_LINES), start
+    """Translate the input into ``output``, buffer by buffer."""
+    lines, count, start = read_lines(args.input), 0, time.monotonic()
+    from_terminal = args.input == "-" and sys.stdin.isatty()
+    size = args.buffer_size or (1 if from_terminal else BUFFER_LINES)
+    last_report = start
     while True:
         buffer = list(islice(lines, size))
         if not buffer:
             break
-        found = model.translate(buffer, args.source_lang, args.target_lang, args.batch_tokens, done + 1)
-        output.writelines(f"{text}\n" for text in found)
+        texts = model.translate(
+            buffer, args.source_lang, args.target_lang, args.batch_tokens, count + 1
+        )
+        output.writelines(f"{text}\n" for text in texts)
         output.flush()
-        done += len(buffer)
+        count += len(buffer)
         now = time.monotonic()
-        if now - reported >= REPORT_SECONDS:
-            logger.info("%s lines, %.1f lines/s", f"{done:,}", done / (now - start))
-            reported = now
-    logger.info("done: %s lines in %.0f s", f"{done:,}", time.monotonic() - start)
+        if now - last_report >= REPORT_SECONDS:
+            logger.info("%s lines, %.1f lines/s", f"{count:,}", count / (now - start))
+            last_report = now
+    logger.info("done: %s lines in %.0f s", f"{count:,}", time.monotonic() - start)
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """The lines of a UTF-8 text; ``-`` is standard input. Raises ModelError: one that is not UTF-8, by its number from 1."""
+    """Yield the lines of a UTF-8 text.
+
+    Args:
+        path: a file, or ``-`` for standard input.
+
+    Raises:
+        ModelError: a line is not UTF-8; names its number from 1.
+    """
     with open(path, "rb") if path != "-" else contextlib.nullcontext(sys.stdin.buffer) as stream:
         for number, line in enumerate(stream, start=1):
             try:
                 yield line.decode("utf-8")
             except UnicodeDecodeError:
                 raise ModelError(
-                    f"--input {path}: line {number} is not UTF-8; valid: one UTF-8 sentence per line"
+                    f"--input {path}: line {number} is not UTF-8; valid: a UTF-8 sentence per line"
                 ) from None
 
 
 @contextlib.contextmanager
 def _output(path: Optional[str]) -> Iterator[IO[str]]:
-    """Standard output, or a file that takes its name when all is written; what was there stays where something fails."""
+    """Open standard output, or a file that replaces ``path`` when it is complete.
+
+    After an error the old file stays.
+    """
     if path is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
@@ -143,7 +153,9 @@ def _output(path: Optional[str]) -> Iterator[IO[str]]:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(target)) from error
+            raise OSError(
+                error.errno or errno.EIO, error.strerror or str(error), str(target)
+            ) from error
         raise
 
 

@@ -1,4 +1,4 @@
-"""Answers that are spans of a passage: windows of it, and the best span of their logits."""
+"""Find answers in a passage: read it in windows, and take the span with the best logits."""
 
 from typing import List, NamedTuple, Tuple
 
@@ -6,22 +6,32 @@ import numpy as np
 
 
 class Answer(NamedTuple):
-    """What comes of a question: characters of the passage, and the sum of the logits of their begin and end."""
+    """Answer to a question."""
 
-    text: str
-    score: float
+    text: str  # of the passage
+    score: float  # logit of the first piece plus logit of the last piece
 
 
 def windows(pieces: int, room: int, stride: int) -> List[int]:
-    """First pieces of overlapping windows of ``room`` pieces; every piece is in one of them at least."""
+    """List the first piece of each window of ``room`` pieces; every piece is in a window.
+
+    Args:
+        pieces: of the passage.
+        stride: pieces from the start of a window to the start of the next.
+    """
     stride = min(stride, room)
     return [number * stride for number in range(1 + max(0, -(-(pieces - room) // stride)))]
 
 
 def best_span(logits: np.ndarray, first: int, count: int, longest: int) -> Tuple[float, int, int]:
-    """Score, first and last position of the best span of ``logits`` (S, 2) inside ``count`` positions from ``first`` on.
+    """Find the best span inside ``count`` positions from ``first`` on.
 
-    The score is minus infinity where there is no position. ``longest``: positions of a span, at least 1.
+    Args:
+        logits: (S, 2) of begin and end.
+        longest: positions of a span, at least 1.
+
+    Returns:
+        score, first and last position; the score is minus infinity if ``count`` is 0.
     """
     best = (float("-inf"), first, first)
     begins, ends = logits[first : first + count].T

@@ -1,6 +1,6 @@
-"""Models that understand: states of a text, classes of texts or of words, answers in a passage.
+"""Run encoders: states of a text, classes of texts or of words, answers in a passage.
 
-A text is a line, or two as a pair. B texts, S tokens, C the width of the states.
+An input is a line, or a pair of two. Shape letters: B inputs, S tokens, C width of the states.
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -14,34 +14,39 @@ from .translator import BATCH_TOKENS, batches
 
 HEADS = ("states", "classification", "ranking", "tokens", "spans")
 FORMATS = ("xlmr", "bert", "mbart", "mbart50")
-"""xlmr ``<s> A </s> </s> B </s>``; bert ``<s> A </s> B </s>``; mbart ``A </s> B </s> LANG``; mbart50 ``LANG A </s> B </s>``."""
+"""Special symbols around texts A and B:
+
+xlmr ``<s> A </s> </s> B </s>``; bert ``<s> A </s> B </s>``; mbart ``A </s> B </s> LANG``;
+mbart50 ``LANG A </s> B </s>``.
+"""
 POOLINGS = ("first", "last", "mean")
 
 Input = Union[str, Tuple[str, str]]
 
 
 class Classified(NamedTuple):
-    """What comes of one text."""
+    """Class of an input."""
 
     label: str
     probability: float
-    probabilities: List[float]  # of ``Encoder.labels``, in their order
+    probabilities: List[float]  # of each label, in the order of ``Encoder.labels``
 
 
 class Assembled(NamedTuple):
-    """The ids of an input, and where each text begins among them."""
+    """Ids of an input with its special symbols."""
 
     ids: List[int]
-    starts: List[int]
-    kept: List[int]  # ids of each text
+    starts: List[int]  # position of each text's first id
+    counts: List[int]  # ids of each text after the cut
 
 
 class Encoder:
-    """A model that encodes, and what its head makes of the states. Several threads may use it at once: nothing in it changes.
+    """Encoder with the head that it was exported with. Several threads may use it at once.
 
     Attributes:
-        head: one of :data:`HEADS`; ``labels``: its classes in their order, none for states and spans.
-        languages: names, where inputs need one.
+        head: one of :data:`HEADS`.
+        labels: classes of the head, in order; none for states and spans.
+        languages: languages of the model, if inputs need one.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -50,25 +55,27 @@ class Encoder:
         self.kind, self.architecture = folder.kind, folder.architecture
         self.precision, self.limits = folder.precision, folder.limits
         self.head, self.labels = values.choice("head", *HEADS), values.texts("labels")
-        self.format, self.pooling = values.choice("format", *FORMATS), values.choice("pooling", *POOLINGS)
-        size, listed = len(folder.text.source), values.values.get("languages")
-        of_language = (
-            {}
-            if listed == []
-            else {part.text("name"): part.integer("id", 0, size - 1) for part in values.parts("languages")}
-        )
-        self._languages: Dict[str, int] = of_language
-        self.languages = list(of_language)
+        self.format = values.choice("format", *FORMATS)
+        self.pooling = values.choice("pooling", *POOLINGS)
+        self._languages: Dict[str, int] = {}  # name -> id
+        if values.values.get("languages") != []:
+            last_id = len(folder.text.source) - 1
+            for part in values.parts("languages"):
+                self._languages[part.text("name")] = part.integer("id", 0, last_id)
+        self.languages = list(self._languages)
         if self.limits["source_tokens"] < self._added(2) + 2:
-            raise folder.model.part("limits").error("source_tokens", f"at least {self._added(2) + 2}, for two texts")
+            valid = f"at least {self._added(2) + 2}, for two texts"
+            raise folder.model.part("limits").error("source_tokens", valid)
         self._graph = folder.graphs("encoder")["encoder"]
         self._graph.expect(["tokens"], ["states", *(["logits"] if self.head != "states" else [])])
         spans = ("max_question", "window_stride", "max_answer") if self.head == "spans" else ()
         self._spans = {name: values.integer(name, 1) for name in spans}
         if spans and self.limits["source_tokens"] <= self._added(2) + self._spans["max_question"]:
-            raise values.error("max_question", "less than the longest input, which has a passage too")
+            raise values.error(
+                "max_question", "less than the longest input, which has a passage too"
+            )
 
-    # ---- What it is asked for. ----
+    # ---- Tasks. ----
 
     def encode(
         self,
@@ -77,51 +84,72 @@ class Encoder:
         pooled: bool = False,
         batch_tokens: int = BATCH_TOKENS,
     ) -> List[np.ndarray]:
-        """States of each text in order, (S, C) float32, special symbols included; with ``pooled`` one vector of each, (C,).
+        """Compute the states of each input.
 
         Args:
-            language: of the texts, where the model needs one.
-            batch_tokens: of the inputs of a batch, padding counted.
+            texts: inputs.
+            language: of the texts, if the model needs one.
+            pooled: return one vector per input.
+            batch_tokens: tokens of a batch, padding counted.
 
-        Raises ModelError: a language that the model does not have, a text that is no Unicode.
+        Returns:
+            (S, C) float32 per input, special symbols included; with ``pooled`` (C,) per input.
+
+        Raises:
+            ModelError: the model does not have the language, or a text is not Unicode.
         """
         rows = self._rows(texts, language)
-        found = self._run("states", rows, batch_tokens)
-        states = [one[: len(row.ids)] for one, row in zip(found, rows)]
-        return [self._pool(one) for one in states] if pooled else states
+        padded = self._run("states", rows, batch_tokens)
+        states = [row_states[: len(row.ids)] for row_states, row in zip(padded, rows)]
+        return [self._pool(row_states) for row_states in states] if pooled else states
 
     def classify(
-        self, texts: Sequence[Input], language: Optional[str] = None, batch_tokens: int = BATCH_TOKENS
+        self,
+        texts: Sequence[Input],
+        language: Optional[str] = None,
+        batch_tokens: int = BATCH_TOKENS,
     ) -> List[Classified]:
-        """The class of each text in order; arguments as of :meth:`encode`. ModelError also where the head classifies no texts."""
+        """Classify each input. Arguments and errors are those of :meth:`encode`.
+
+        Raises:
+            ModelError: also if the head does not classify texts.
+        """
         self._need("classification", "ranking")
-        found = self._run("logits", self._rows(texts, language), batch_tokens)
-        return [self._classified(softmax(logits)) for logits in found]
+        all_logits = self._run("logits", self._rows(texts, language), batch_tokens)
+        return [self._classified(softmax(logits)) for logits in all_logits]
 
     def rank(
-        self, texts: Sequence[Input], language: Optional[str] = None, batch_tokens: int = BATCH_TOKENS
+        self,
+        texts: Sequence[Input],
+        language: Optional[str] = None,
+        batch_tokens: int = BATCH_TOKENS,
     ) -> List[float]:
-        """The expected grade of each text in order; otherwise as :meth:`classify`."""
+        """Compute the expected grade of each input; arguments and errors as in :meth:`encode`."""
         self._need("ranking")
         grades = np.array([int(label) for label in self.labels], np.float32)
-        found = self._run("logits", self._rows(texts, language), batch_tokens)
-        return [float(softmax(logits) @ grades) for logits in found]
+        all_logits = self._run("logits", self._rows(texts, language), batch_tokens)
+        return [float(softmax(logits) @ grades) for logits in all_logits]
 
     def tag(
         self, lines: Sequence[str], language: Optional[str] = None, batch_tokens: int = BATCH_TOKENS
     ) -> List[List[str]]:
-        """The labels of the words of each line, which are what white space separates; "" for words behind the longest input."""
+        """Label the words of each line, which white space separates.
+
+        Returns:
+            labels of each line; "" for words that the longest input cuts off.
+        """
         self._need("tokens")
-        rows, places = [], []
+        rows, places = [], []  # places: the first piece of each word
         for number, line in enumerate(lines, start=1):
             words = [self._ids(word, number) or [self._symbols.unk] for word in line.split()]
             rows.append(self._assemble([[piece for word in words for piece in word]], language))
             places.append(np.cumsum([0, *(len(word) for word in words)])[:-1])
-        found = self._run("logits", rows, batch_tokens)
         tags = []
-        for logits, row, firsts in zip(found, rows, places):
-            best = logits.argmax(axis=-1)
-            tags.append([self.labels[best[row.starts[0] + at]] if at < row.kept[0] else "" for at in firsts])
+        for logits, row, firsts in zip(self._run("logits", rows, batch_tokens), rows, places):
+            best, start, count = logits.argmax(axis=-1), row.starts[0], row.counts[0]
+            tags.append(
+                [self.labels[best[start + first]] if first < count else "" for first in firsts]
+            )
         return tags
 
     def answer(
@@ -130,19 +158,24 @@ class Encoder:
         language: Optional[str] = None,
         batch_tokens: int = BATCH_TOKENS,
     ) -> List[Answer]:
-        """The span of the passage that answers each pair of question and passage; a long passage is read in windows."""
+        """Find the span of the passage that answers each pair of question and passage.
+
+        A long passage is read in overlapping windows.
+        """
         self._need("spans")
         rows, origins = [], []
         for number, (question, passage) in enumerate(questions, start=1):
-            asked = self._ids(question, number)[: self._spans["max_question"]]
+            question_ids = self._ids(question, number)[: self._spans["max_question"]]
             pieces, places = self._places(passage, number)
-            room = self.limits["source_tokens"] - self._added(2) - len(asked)
+            room = self.limits["source_tokens"] - self._added(2) - len(question_ids)
             for start in windows(len(pieces), room, self._spans["window_stride"]):
-                rows.append(self._assemble([asked, pieces[start : start + room]], language))
+                rows.append(self._assemble([question_ids, pieces[start : start + room]], language))
                 origins.append((number - 1, start, places))
         best = [Answer("", float("-inf"))] * len(questions)
-        for logits, row, (number, start, places) in zip(self._run("logits", rows, batch_tokens), rows, origins):
-            score, first, last = best_span(logits, row.starts[1], row.kept[1], self._spans["max_answer"])
+        all_logits = self._run("logits", rows, batch_tokens)
+        longest = self._spans["max_answer"]
+        for logits, row, (number, start, places) in zip(all_logits, rows, origins):
+            score, first, last = best_span(logits, row.starts[1], row.counts[1], longest)
             if score > best[number].score:
                 shift = start - row.starts[1]
                 text = questions[number][1][places[first + shift][0] : places[last + shift][1]]
@@ -150,15 +183,20 @@ class Encoder:
         return best
 
     def count_tokens(self, text: Input) -> int:
-        """How many tokens a text has, the symbols around it included; compare with ``limits["source_tokens"]``."""
+        """Count the tokens of an input with its special symbols.
+
+        More than ``limits["source_tokens"]`` are cut.
+        """
         parts = _parts(text)
         return self._added(len(parts)) + sum(len(self._ids(part, 1)) for part in parts)
 
-    # ---- How. ----
+    # ---- Inputs and graph. ----
 
     def _need(self, *heads: str) -> None:
         if self.head not in heads:
-            raise ModelError(f"a model whose head is {self.head} does not do that; valid: {' or '.join(heads)}")
+            raise ModelError(
+                f"a model whose head is {self.head} does not do that; valid: {' or '.join(heads)}"
+            )
 
     def _classified(self, probabilities: np.ndarray) -> Classified:
         best = int(probabilities.argmax())
@@ -171,8 +209,8 @@ class Encoder:
 
     def _rows(self, texts: Sequence[Input], language: Optional[str]) -> List[Assembled]:
         return [
-            self._assemble([self._ids(part, number) for part in _parts(one)], language)
-            for number, one in enumerate(texts, start=1)
+            self._assemble([self._ids(part, number) for part in _parts(text)], language)
+            for number, text in enumerate(texts, start=1)
         ]
 
     def _ids(self, text: str, number: int) -> List[int]:
@@ -188,24 +226,27 @@ class Encoder:
             raise ModelError(f"text {number}: {error}") from None
 
     def _added(self, texts: int) -> int:
-        """Symbols beside the pieces of so many texts."""
+        """Count the special symbols of an input of one or two texts."""
         return 2 + (2 if self.format == "xlmr" else 1) * (texts - 1)
 
     def _assemble(self, texts: Sequence[List[int]], language: Optional[str]) -> Assembled:
-        """Put one or two texts together; the longer one gives what is too much until both are equal, then both."""
+        """Join one or two texts with special symbols; cut them if the input is too long."""
         mark = self._mark(language)
-        kept = cut_lengths([len(text) for text in texts], self.limits["source_tokens"] - self._added(len(texts)))
+        room = self.limits["source_tokens"] - self._added(len(texts))
+        counts = cut_lengths([len(text) for text in texts], room)
         ids = [] if self.format == "mbart" else [mark]
         starts = []
-        for number, (text, count) in enumerate(zip(texts, kept)):
+        for number, (text, count) in enumerate(zip(texts, counts)):
             if number and self.format == "xlmr":
                 ids.append(self._symbols.eos)
             starts.append(len(ids))
             ids += [*text[:count], self._symbols.eos]
-        return Assembled(ids + ([mark] if self.format == "mbart" else []), starts, kept)
+        if self.format == "mbart":
+            ids.append(mark)
+        return Assembled(ids, starts, counts)
 
     def _mark(self, language: Optional[str]) -> int:
-        """The id of a language's symbol, or of ``<s>``."""
+        """Return the id of a language's symbol, or of ``<s>``."""
         if not self._languages and language is None:
             return self._symbols.bos
         if language not in self._languages:
@@ -214,19 +255,26 @@ class Encoder:
         return self._languages[language]
 
     def _run(self, output: str, rows: Sequence[Assembled], batch_tokens: int) -> List[np.ndarray]:
-        """An output of the graph for each row, padding behind it included. ModelError: classes that are not those of ``labels``."""
-        found: List[Any] = [None] * len(rows)
+        """Compute an output of the graph for each row, with the padding of its batch at the end.
+
+        Raises:
+            ModelError: the graph has another number of classes than ``labels``.
+        """
+        outputs: List[Any] = [None] * len(rows)
         classes = 2 if self.head == "spans" else len(self.labels)
         for numbers in batches([len(row.ids) for row in rows], batch_tokens):
-            tokens = np.full((len(numbers), len(rows[numbers[-1]].ids)), self._symbols.pad, np.int64)
+            longest = len(rows[numbers[-1]].ids)
+            tokens = np.full((len(numbers), longest), self._symbols.pad, np.int64)
             for place, number in enumerate(numbers):
                 tokens[place, : len(rows[number].ids)] = rows[number].ids
             values = self._graph.run([output], {"tokens": tokens})[0]
             if output == "logits" and values.shape[-1] != classes:
-                raise ModelError(f"the graph has {values.shape[-1]} classes, model.json {classes}; valid: as many")
-            for number, one in zip(numbers, values):
-                found[number] = one
-        return found
+                raise ModelError(
+                    f"the graph has {values.shape[-1]} classes, model.json {classes}; valid: equal"
+                )
+            for number, row_values in zip(numbers, values):
+                outputs[number] = row_values
+        return outputs
 
 
 def _parts(text: Input) -> Tuple[str, ...]:
@@ -237,13 +285,16 @@ def _parts(text: Input) -> Tuple[str, ...]:
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities of the last dimension."""
-    grown = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(grown / grown.sum(axis=-1, keepdims=True))
+    """Compute the softmax over the last dimension."""
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=-1, keepdims=True))
 
 
 def cut_lengths(lengths: Sequence[int], room: int) -> List[int]:
-    """Ids to keep of one or two texts such that they fit into ``room``: the longer one gives until both are equal."""
+    """Return how many ids of one or two texts fit into ``room``.
+
+    The longer text is cut first; when both are equally long, both are cut.
+    """
     if sum(lengths) <= room:
         return list(lengths)
     if len(lengths) == 1:

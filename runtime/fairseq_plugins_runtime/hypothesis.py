@@ -1,11 +1,11 @@
-"""What a decoder gives of one sentence."""
+"""The output of a decoder."""
 
 from typing import List, NamedTuple
 
 
 class Hypothesis(NamedTuple):
-    """The best output."""
+    """Output for a sentence."""
 
     tokens: List[int]
-    score: float  # nats: mean log-probability of the slots, or what the search from left to right compares
-    passes: int  # denoising passes, or steps from left to right
+    score: float  # nats: mean log-probability of the slots, or the score of the beam search
+    passes: int  # denoising passes, or steps of the beam search

@@ -1,4 +1,4 @@
-"""Opening a model folder of any kind."""
+"""Open a model folder of any kind."""
 
 from pathlib import Path
 from typing import Optional, Union
@@ -12,10 +12,14 @@ def load(path: Union[str, Path], threads: Optional[int] = None) -> Union[Transla
     """Open the model folder that ``fairseq-plugins export --format onnx`` wrote.
 
     Args:
-        threads: of each pass; None: as many as the machine has cores.
+        path: the folder.
+        threads: threads of each pass; None = one per core.
 
-    Returns a Translator, or an Encoder for a folder of kind ``encoder``. Raises ModelError: anything about the folder is wrong; the
-    message names it.
+    Returns:
+        an Encoder for a folder of kind ``encoder``, else a Translator.
+
+    Raises:
+        ModelError: the folder cannot be used; the message names the reason.
     """
     folder = Folder(path, threads)
     return Encoder(folder) if folder.kind == "encoder" else Translator(folder)

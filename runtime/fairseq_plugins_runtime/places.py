@@ -1,10 +1,10 @@
-"""Where the pieces of a text stand in it."""
+"""Find the characters of a text that each of its pieces covers."""
 
 import re
 from typing import Any, Iterator, List, Sequence, Tuple
 
 SPACE = "\u2581"
-"""What sentencepiece writes for a space."""
+"""Character that sentencepiece writes for a space."""
 
 BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
 CONTINUATION_BYTES = range(0x80, 0xC0)
@@ -14,9 +14,16 @@ Span = Tuple[int, int]
 
 
 def pieces_of(text: str, processor: Any) -> Tuple[List[str], List[Span]]:
-    """The pieces of a text, and the characters that each covers; words where ``processor`` (of sentencepiece) is None.
+    """Split a text into pieces.
 
-    White space belongs to no piece: a piece of it alone has an empty span. Pieces that share one character each cover it.
+    White space belongs to no piece: a piece of white space alone has an empty span. Several pieces
+    of one character, as its bytes, all cover it.
+
+    Args:
+        processor: of sentencepiece; None = the pieces are the words.
+
+    Returns:
+        the pieces, and the characters that each covers.
     """
     if processor is None:
         words = list(WORD.finditer(text))
@@ -27,7 +34,7 @@ def pieces_of(text: str, processor: Any) -> Tuple[List[str], List[Span]]:
 
 
 def _in_normal(pieces: Sequence[str], normal: str) -> Iterator[Span]:
-    """Where the pieces stand in the normalised text; all bytes of a character stand at the character."""
+    """Yield the span of each piece in the normalised text; a byte has that of its character."""
     at = 0
     for piece in pieces:
         byte = None if normal.startswith(piece, at) else BYTE_PIECE.fullmatch(piece)
@@ -40,7 +47,12 @@ def _in_normal(pieces: Sequence[str], normal: str) -> Iterator[Span]:
 
 
 def _in_text(origin: Sequence[int], begin: int, end: int, normal: str) -> Span:
-    """Characters of the text behind normalised ones; ``origin``: of each of these, and of the end, its first in the text."""
+    """Return the span in the text of a span (begin, end) in the normalised text.
+
+    Args:
+        origin: for each normalised character and the end, the first character of the text that it
+            was made of.
+    """
     while begin < end and _is_space(origin, begin, normal):
         begin += 1
     while begin < end and _is_space(origin, end - 1, normal):
@@ -54,5 +66,5 @@ def _in_text(origin: Sequence[int], begin: int, end: int, normal: str) -> Span:
 
 
 def _is_space(origin: Sequence[int], place: int, normal: str) -> bool:
-    """White space between characters of the text; what one character became can hold some too."""
+    """Return True for a space that stands in the text: normalising a character may add spaces."""
     return normal[place] == SPACE and (place == 0 or origin[place] != origin[place - 1])

@@ -1,8 +1,10 @@
-"""Sessions of onnxruntime, and the threads that they have.
+"""Open sessions of onnxruntime, and set the threads that they use.
 
-With a pool of threads per session, those of one graph would still wait actively for work when the next graph runs: a model of three
-graphs took 1.8 times as long on two cores. In a process of its own, the runtime lets all sessions share one pool. onnxruntime then
-refuses sessions without it, which other code may have: in any other process, sessions have pools that wait within a run alone.
+If each session has a pool of threads, the threads of a graph that has run keep spinning while the
+next graph runs: a model of three graphs took 1.8 times as long on two cores. So in a process that
+runs nothing else all sessions share a pool. onnxruntime then refuses sessions with pools of their
+own, which other code may open: in any other process each session has a pool whose threads stop
+spinning at the end of a run.
 """
 
 import platform
@@ -20,15 +22,19 @@ _shared = False
 
 
 def own_process() -> None:
-    """Say that nothing else in this process uses onnxruntime: the first session makes a pool of threads for all."""
+    """Declare that nothing else in this process uses onnxruntime, so all sessions share a pool."""
     global _own
     _own = True
 
 
 def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    """A session for a graph; ``threads``: 0 for one per core. In a process of its own, the first session says for all.
+    """Open a session for a graph.
 
-    Raises the errors of onnxruntime: the graph cannot be run.
+    Args:
+        threads: threads of a run; 0 = one per core. A shared pool has those of the first session.
+
+    Raises:
+        Exception: of onnxruntime, if it cannot run the graph.
     """
     options = onnxruntime.SessionOptions()
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
@@ -44,26 +50,35 @@ def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
 
 
 def has_wrong_products() -> bool:
-    """Whether onnxruntime is one that computes some products of 8 bits wrong here.
+    """Return True if this onnxruntime computes some products of 8-bit matrices wrong.
 
-    Before 1.25, on processors with AMX: those of 32 rows or more whose columns are 17 to 31 more than a multiple of 32.
+    Versions before 1.25 do on processors with AMX, for 32 rows or more and a number of columns that
+    is 17 to 31 more than a multiple of 32.
     """
     version = tuple(int(number) for number in onnxruntime.__version__.split(".")[:2])
-    return version < (1, 25) and PROCESSOR.is_file() and "amx_int8" in PROCESSOR.read_text(encoding="utf-8")
+    return (
+        version < (1, 25)
+        and PROCESSOR.is_file()
+        and "amx_int8" in PROCESSOR.read_text(encoding="utf-8")
+    )
 
 
 def _saturates() -> bool:
-    """Whether sums of products of unsigned by signed 8 bits may saturate here: on x86-64 without VNNI, or where that is not known.
+    """Return True if sums of products of unsigned and signed 8-bit integers may saturate.
 
-    onnxruntime then has to make the weights unsigned: exact, and slower. Saturating sums lose a fifth of the largest value.
+    They do on x86-64 without VNNI, and lose a fifth of the largest value. onnxruntime then makes
+    the weights unsigned, which is exact and slower. An unknown x86-64 processor counts as such.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
-    return not (PROCESSOR.is_file() and re.search(r"\bavx(512)?_vnni\b", PROCESSOR.read_text(encoding="utf-8")))
+    return not (
+        PROCESSOR.is_file()
+        and re.search(r"\bavx(512)?_vnni\b", PROCESSOR.read_text(encoding="utf-8"))
+    )
 
 
 def _share(threads: int) -> bool:
-    """Whether all sessions share a pool; it is made where it is wanted and not there."""
+    """Return True if all sessions share a pool; create it for the first session."""
     global _shared
     with _lock:
         if _own and not _shared and hasattr(onnxruntime, "set_global_thread_pool_sizes"):

@@ -1,7 +1,7 @@
-"""Models that fill slots at once: SGA and ``nat_ctc``.
+"""Decode models that fill all slots at once: SGA and ``nat_ctc``.
 
-One alignment pass (or the iterations of mask-predict), then denoising passes on the sentences that still change. Arrays have
-the shapes (B, T): sentences, slots.
+An alignment pass (or the iterations of mask-predict) is followed by denoising passes over the
+sentences that still change. Shape letters: B sentences, S source tokens, T slots.
 """
 
 from typing import Dict, List, NamedTuple, Optional, Tuple
@@ -12,49 +12,70 @@ from .folder import Folder, Graph, Pair
 from .hypothesis import Hypothesis
 
 MAX_PERIOD = 16
-"""Longer cycles of outputs are not looked for."""
+"""Longest cycle of outputs that ends the denoising of a sentence."""
 MOST_LOGITS = 1 << 28
-"""Of one pass, 1 GiB in float32: larger batches are decoded in parts."""
+"""Logits of a pass (1 GiB in float32) above which a batch is decoded in parts."""
 
 
 class Path(NamedTuple):
-    """What a pass gives."""
+    """Output of a pass."""
 
-    tokens: np.ndarray  # (B, T) int64, the best id of each slot; the blank in padding
-    pieces: np.ndarray  # (B, T) int64, the best id without the blank; ``tokens`` where nothing reads it
+    tokens: np.ndarray  # (B, T) int64, best id of each slot; the blank in padding
+    pieces: np.ndarray  # (B, T) int64, best id other than the blank; ``tokens`` if nothing reads it
     log_probs: np.ndarray  # (B, T) float32, of ``tokens``, nats; 0 in padding
 
-    def rows(self, chosen: np.ndarray) -> "Path":
-        """The path of some sentences."""
-        return Path(*(part[chosen] for part in self))
+    def rows(self, indices: np.ndarray) -> "Path":
+        """Select sentences."""
+        return Path(*(part[indices] for part in self))
 
 
 class Guidance(NamedTuple):
-    """What the other graphs read of the encoder."""
+    """Inputs of the other graphs that depend on the source alone.
 
-    source: np.ndarray  # (B, S) int64
-    states: Dict[str, np.ndarray]  # keys and values (L, B, H, S, D), or states (B, S, C), by the name of the input
+    Attributes:
+        source: (B, S) int64.
+        states: name of the input -> keys or values (L, B, H, S, D), or states (B, S, C).
+    """
 
-    def rows(self, chosen: np.ndarray) -> "Guidance":
-        """The guidance of some sentences."""
-        states = {name: part[:, chosen] if part.ndim == 5 else part[chosen] for name, part in self.states.items()}
-        return Guidance(self.source[chosen], states)
+    source: np.ndarray
+    states: Dict[str, np.ndarray]
+
+    def rows(self, indices: np.ndarray) -> "Guidance":
+        """Select sentences."""
+        states = {}
+        for name, part in self.states.items():
+            states[name] = part[:, indices] if part.ndim == 5 else part[indices]
+        return Guidance(self.source[indices], states)
 
 
 class SlotDecoder:
-    """Decodes batches; holds nothing that changes."""
+    """Decode batches. Holds no state, so several threads may use it at once."""
 
     def __init__(self, folder: Folder) -> None:
-        values, search, size = folder.model.part("slots"), folder.model.part("search"), len(folder.text.target)
+        values, search, size = (
+            folder.model.part("slots"),
+            folder.model.part("search"),
+            len(folder.text.target),
+        )
         self.text, self.symbols = folder.text, folder.symbols
         self.upsample = values.integer("upsample", 1)
         self.blank = values.integer("blank", 0, size - 1)
-        self.mask = values.integer("mask", 0, size - 1) if values.values.get("mask") is not None else self.blank
+        self.mask = (
+            values.integer("mask", 0, size - 1)
+            if values.values.get("mask") is not None
+            else self.blank
+        )
         self.has_denoiser, self.fill_blanks = values.flag("denoiser"), values.flag("fill_blanks")
         self.mask_predict = values.choice("alignment", "ctc", "mask_predict") == "mask_predict"
         self.max_iter, self.adaptive = search.integer("max_iter", 0), search.flag("adaptive")
-        graphs = folder.graphs("encoder", "alignment", *(["denoising"] if self.has_denoiser else []))
-        self.encoder, self.alignment, self.denoising = graphs["encoder"], graphs["alignment"], graphs.get("denoising")
+        graphs = folder.graphs(
+            "encoder", "alignment", *(["denoising"] if self.has_denoiser else [])
+        )
+        self.encoder, self.alignment, self.denoising = (
+            graphs["encoder"],
+            graphs["alignment"],
+            graphs.get("denoising"),
+        )
         self.iterations = self.length_beam = 0
         guided = [name for name in self.encoder.outputs if name != "length_log_probs"]
         self.encoder.expect(["source"], guided)
@@ -71,15 +92,22 @@ class SlotDecoder:
             self.denoising.expect(["tokens", "lengths", "source", *guided], outputs)
 
     def decode(self, source: np.ndarray, pair: Pair) -> List[Hypothesis]:
-        """The hypotheses of a batch; source: (B, S) int64, padded on the right."""
+        """Return the hypothesis of each sentence.
+
+        Args:
+            source: (B, S) int64, padded on the right.
+        """
         logits = len(self.text.target) * source.shape[1] * self.upsample * max(self.length_beam, 1)
-        rows, found = max(MOST_LOGITS // logits, 1), []
+        rows, hypotheses = max(MOST_LOGITS // logits, 1), []
         for first in range(0, len(source), rows):
-            found += self.passes(source[first : first + rows])[0]
-        return found
+            hypotheses += self.passes(source[first : first + rows])[0]
+        return hypotheses
 
     def passes(self, source: np.ndarray) -> Tuple[List[Hypothesis], List[Path]]:
-        """The hypotheses, and what each pass gave of the sentences: the alignment's first, each sentence's last from then on."""
+        """Decode a batch; return its hypotheses and the output after each pass.
+
+        The first output is the alignment's. A later one holds the latest output of each sentence.
+        """
         guidance, length_log_probs = self._encode(source)
         if self.mask_predict:
             path, lengths = self._mask_predict(guidance, length_log_probs)
@@ -98,24 +126,31 @@ class SlotDecoder:
         return self._hypotheses(path, lengths, steps, self.blank), history
 
     def _encode(self, source: np.ndarray) -> Tuple[Guidance, np.ndarray]:
+        """Run the encoder; return the guidance and log-probabilities of lengths, (B, 0) for CTC."""
         names = [*self.guided, *(["length_log_probs"] if self.mask_predict else [])]
-        found = dict(zip(names, self.encoder.run(names, {"source": source})))
-        length_log_probs = found.pop("length_log_probs", np.zeros((len(source), 0), np.float32))
-        return Guidance(source, found), length_log_probs
+        states = dict(zip(names, self.encoder.run(names, {"source": source})))
+        length_log_probs = states.pop("length_log_probs", np.zeros((len(source), 0), np.float32))
+        return Guidance(source, states), length_log_probs
 
     def _blank_sentence(self, lengths: np.ndarray) -> np.ndarray:
         return np.full((len(lengths), int(lengths.max())), self.mask, np.int64)
 
-    def _run(self, graph: Graph, tokens: np.ndarray, lengths: np.ndarray, guidance: Guidance) -> Path:
+    def _run(
+        self, graph: Graph, tokens: np.ndarray, lengths: np.ndarray, guidance: Guidance
+    ) -> Path:
         inputs = {"lengths": lengths, "source": guidance.source, **guidance.states}
         if "tokens" in graph.inputs:
             inputs["tokens"] = tokens
-        names = ["best", "log_probs", *(["pieces"] if self.fill_blanks and "pieces" in graph.outputs else [])]
-        found = dict(zip(names, graph.run(names, inputs)))
-        outside = padding(lengths, found["best"].shape[1])
-        best = np.where(outside, self.blank, found["best"])
-        pieces = np.where(outside, self.blank, found["pieces"]) if "pieces" in found else best
-        return Path(best, pieces, np.where(outside, np.float32(0), found["log_probs"]))
+        names = [
+            "best",
+            "log_probs",
+            *(["pieces"] if self.fill_blanks and "pieces" in graph.outputs else []),
+        ]
+        outputs = dict(zip(names, graph.run(names, inputs)))
+        outside = padding(lengths, outputs["best"].shape[1])
+        best = np.where(outside, self.blank, outputs["best"])
+        pieces = np.where(outside, self.blank, outputs["pieces"]) if "pieces" in outputs else best
+        return Path(best, pieces, np.where(outside, np.float32(0), outputs["log_probs"]))
 
     # ---- Denoising passes until nothing changes. ----
 
@@ -127,17 +162,23 @@ class SlotDecoder:
         steps: np.ndarray,
         history: List[Path],
     ) -> Path:
-        """The last output of each sentence. A sentence leaves as soon as a pass changes nothing of it, or its outputs come again.
+        """Denoise each sentence until its output stays the same or repeats in a cycle.
+
+        In a cycle, it stops at the pass whose output equals that of the last allowed pass.
 
         Args:
             lengths: (B,) slots.
-            path: what the alignment gave; its successors are added to ``history``.
-            steps: (B,) the passes of each sentence, counted in place.
+            path: output of the alignment.
+            steps: (B,) passes of each sentence; changed.
+            history: outputs after each pass; changed.
+
+        Returns:
+            the last output of each sentence.
         """
         assert self.denoising is not None
         active, current, slots = np.arange(len(lengths)), path, lengths
         last, seen = np.full_like(lengths, self.max_iter), []  # type: ignore[var-annotated]
-        for done in range(1, self.max_iter + 1):
+        for step in range(1, self.max_iter + 1):
             tokens = self._denoiser_input(current)[:, : int(slots.max())]
             seen = [*seen[1 - MAX_PERIOD :], tokens]
             new = self._run(self.denoising, tokens, slots, guidance)
@@ -147,12 +188,16 @@ class SlotDecoder:
             if self.adaptive:
                 outside = padding(slots, new.tokens.shape[1])
                 unchanged = _equal(new.tokens, current.tokens, outside)
-                last = np.minimum(last, self._last_pass(done, seen, self._denoiser_input(new), outside))
-                staying = np.flatnonzero(~unchanged & (last > done))
+                last = np.minimum(
+                    last, self._last_pass(step, seen, self._denoiser_input(new), outside)
+                )
+                staying = np.flatnonzero(~unchanged & (last > step))
                 if len(staying) == 0:
                     break
                 if len(staying) < len(active):
-                    active, slots, last, *seen = (part[staying] for part in (active, slots, last, *seen))
+                    active, slots, last, *seen = (
+                        part[staying] for part in (active, slots, last, *seen)
+                    )
                     new, guidance = new.rows(staying), guidance.rows(staying)
             current = new
         return path
@@ -160,17 +205,31 @@ class SlotDecoder:
     def _denoiser_input(self, path: Path) -> np.ndarray:
         return path.pieces if self.fill_blanks else path.tokens
 
-    def _last_pass(self, done: int, seen: List[np.ndarray], coming: np.ndarray, outside: np.ndarray) -> np.ndarray:
-        """The pass whose output is that of the last allowed one, (B,), where the next input ``coming`` was read before."""
-        last = np.full(len(coming), self.max_iter, np.int64)
+    def _last_pass(
+        self, step: int, seen: List[np.ndarray], next_input: np.ndarray, outside: np.ndarray
+    ) -> np.ndarray:
+        """Return the pass at which each sentence stops, (B,).
+
+        If the next input was the input of an earlier pass, the outputs repeat with a period. A pass
+        in this period has the output of the last allowed pass. Otherwise it is the last pass.
+
+        Args:
+            step: number of passes so far.
+            seen: inputs of the passes so far, (B, T) each.
+            next_input: (B, T).
+            outside: (B, T) bool, True = padding.
+        """
+        last = np.full(len(next_input), self.max_iter, np.int64)
         for period, past in enumerate(reversed(seen), start=1):
-            last[_equal(coming, past, outside)] = done + (self.max_iter - done) % period
+            last[_equal(next_input, past, outside)] = step + (self.max_iter - step) % period
         return last
 
-    # ---- Mask-predict: the alignment of models that have no blank. ----
+    # ---- Mask-predict: the alignment of models without a blank. ----
 
-    def _mask_predict(self, guidance: Guidance, length_log_probs: np.ndarray) -> Tuple[Path, np.ndarray]:
-        """The tokens (B, N) of the best of some likely lengths of each sentence, and these lengths (B,)."""
+    def _mask_predict(
+        self, guidance: Guidance, length_log_probs: np.ndarray
+    ) -> Tuple[Path, np.ndarray]:
+        """Fill outputs of the most probable lengths; return the best one and its length, (B,)."""
         count = self.length_beam
         lengths = (np.argsort(-length_log_probs, axis=1, kind="stable")[:, :count] + 1).reshape(-1)
         sentences = np.arange(len(length_log_probs))
@@ -183,67 +242,100 @@ class SlotDecoder:
         return Path(tokens, tokens, log_probs[best, :longest]), lengths
 
     def _fill(self, guidance: Guidance, lengths: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-        """Mask everything at first, then in each iteration the tokens of which the model is least sure."""
+        """Fill masked sentences; later iterations mask the tokens with the lowest scores again.
+
+        Returns:
+            tokens (B, N) and their log-probabilities (B, N).
+        """
         tokens = self._blank_sentence(lengths)
         log_probs = np.zeros(tokens.shape, np.float32)
         masked = ~padding(lengths, tokens.shape[1])
         for step in range(self.iterations):
             if step:
-                masked = lowest_scores(log_probs, lengths * (self.iterations - step) // self.iterations, lengths)
+                masked = lowest_scores(
+                    log_probs, lengths * (self.iterations - step) // self.iterations, lengths
+                )
                 tokens = np.where(masked, self.mask, tokens)
             if not masked.any():
                 break
             new = self._run(self.alignment, tokens, lengths, guidance)
-            tokens, log_probs = np.where(masked, new.tokens, tokens), np.where(masked, new.log_probs, log_probs)
+            tokens, log_probs = (
+                np.where(masked, new.tokens, tokens),
+                np.where(masked, new.log_probs, log_probs),
+            )
         return tokens, log_probs
 
     # ---- Hypotheses. ----
 
-    def _hypotheses(self, path: Path, lengths: np.ndarray, steps: np.ndarray, blank: Optional[int]) -> List[Hypothesis]:
-        kept = ~padding(lengths, path.tokens.shape[1]) if blank is None else collapse_mask(path.tokens, lengths, blank)
+    def _hypotheses(
+        self, path: Path, lengths: np.ndarray, steps: np.ndarray, blank: Optional[int]
+    ) -> List[Hypothesis]:
+        """Make the hypotheses of a path, collapsed as CTC does unless ``blank`` is None."""
+        if blank is None:
+            output_slots = ~padding(lengths, path.tokens.shape[1])
+        else:
+            output_slots = collapse_mask(path.tokens, lengths, blank)
         scores = path.log_probs.sum(axis=1) / lengths
         return [
-            Hypothesis(tokens[keep].tolist(), float(score), int(passes))
-            for tokens, keep, score, passes in zip(path.tokens, kept, scores, steps)
+            Hypothesis(tokens[slots].tolist(), float(score), int(passes))
+            for tokens, slots, score, passes in zip(path.tokens, output_slots, scores, steps)
         ]
 
     def trace(self, source: np.ndarray) -> List[List[str]]:
-        """The slots of one sentence after the alignment and after each pass, as pieces; "" for the blank. source: (1, S)."""
+        """Return the slots of a sentence after the alignment and each pass, as pieces; "" = blank.
+
+        Args:
+            source: (1, S) int64.
+        """
         rows = []
         for path in self.passes(source)[1]:
             rows.append(
-                ["" if number == self.blank else self.text.symbol(number) for number in path.tokens[0].tolist()]
+                [
+                    "" if number == self.blank else self.text.symbol(number)
+                    for number in path.tokens[0].tolist()
+                ]
             )
         return rows
 
 
 def padding(lengths: np.ndarray, size: int) -> np.ndarray:
-    """(B, ``size``) bool, True behind each sentence's length (B,)."""
+    """Return (B, ``size``) bool, True behind the length of each sentence, (B,)."""
     return np.arange(size)[None] >= lengths[:, None]
 
 
 def collapse_mask(tokens: np.ndarray, lengths: np.ndarray, blank: int) -> np.ndarray:
-    """(B, T) bool: the slots that survive CTC's collapse, the first of every run of equal tokens but blanks."""
+    """Return the slots that CTC's collapse leaves, (B, T) bool.
+
+    These are the first slots of every run of equal tokens, without blanks.
+    """
     first = np.ones(tokens.shape, bool)
     first[:, 1:] = tokens[:, 1:] != tokens[:, :-1]
     return first & (tokens != blank) & ~padding(lengths, tokens.shape[1])
 
 
 def lowest_scores(scores: np.ndarray, counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """(B, T) bool, True: the ``counts`` (B,) tokens of each row with the lowest scores (B, T); of equal ones, those to the left."""
+    """Mark the ``counts`` (B,) tokens with the lowest scores of each row, the left ones if equal.
+
+    Args:
+        scores: (B, T).
+        lengths: (B,) tokens of each row.
+
+    Returns:
+        (B, T) bool.
+    """
     scores = np.where(padding(lengths, scores.shape[1]), np.inf, scores)
     rank = scores.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
     return rank < counts[:, None]
 
 
-def _equal(rows: np.ndarray, others: np.ndarray, outside: np.ndarray) -> np.ndarray:
-    """Whether rows (B, T) are those of an array that may be wider, padding apart; (B,) bool."""
-    return ((rows == others[:, : rows.shape[1]]) | outside).all(axis=1)
+def _equal(rows: np.ndarray, references: np.ndarray, outside: np.ndarray) -> np.ndarray:
+    """Compare rows (B, T) with those of an array that may be wider, without padding. (B,) bool."""
+    return ((rows == references[:, : rows.shape[1]]) | outside).all(axis=1)
 
 
 def _put(path: Path, new: Path, active: np.ndarray) -> Path:
-    """The path of the whole batch with the rows of the active sentences."""
-    merged = [whole.copy() for whole in path]
-    for whole, part in zip(merged, new):
-        whole[active, : part.shape[1]] = part
+    """Copy the path of a batch, with new rows for its active sentences."""
+    merged = [batch.copy() for batch in path]
+    for batch, rows in zip(merged, new):
+        batch[active, : rows.shape[1]] = rows
     return Path(*merged)

@@ -1,4 +1,4 @@
-"""Text to ids and ids to text, as fairseq does it with a dictionary and a sentencepiece model."""
+"""Convert text to ids and back, as fairseq does with a dictionary and a sentencepiece model."""
 
 from pathlib import Path
 from typing import Iterable, List, Optional, Sequence, Tuple
@@ -10,7 +10,11 @@ from .places import SPACE, Span, pieces_of
 
 
 def read_vocabulary(path: Path) -> List[str]:
-    """One symbol a line; the number of the line, from 0, is its id. Raises ModelError: not UTF-8, or nothing."""
+    """Read a vocabulary: a symbol per line, whose id is the number of the line, from 0.
+
+    Raises:
+        ModelError: the file is empty or not UTF-8.
+    """
     try:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -22,17 +26,22 @@ def read_vocabulary(path: Path) -> List[str]:
 
 
 class Text:
-    """Vocabularies and pieces.
+    """Vocabularies of source and target, and the sentencepiece model.
 
     Args:
         source, target: symbols by id.
-        pieces: a sentencepiece model; None: words between spaces are taken as they stand.
-        unknown: id in ``source`` of what it does not hold.
+        pieces: a sentencepiece model; None = words between spaces are the pieces.
+        unknown: id in ``source`` for symbols that it lacks.
         ignored: ids of ``target`` that are no text.
     """
 
     def __init__(
-        self, source: Sequence[str], target: Sequence[str], pieces: Optional[Path], unknown: int, ignored: Iterable[int]
+        self,
+        source: Sequence[str],
+        target: Sequence[str],
+        pieces: Optional[Path],
+        unknown: int,
+        ignored: Iterable[int],
     ) -> None:
         self.source, self.target = source, target
         self.unknown, self.ignored = unknown, frozenset(ignored)
@@ -40,31 +49,35 @@ class Text:
         self._pieces = None if pieces is None else _read_pieces(pieces)
 
     def ids(self, line: str) -> List[int]:
-        """The ids of a line of text, nothing around them; none of an empty one. ModelError: no Unicode text."""
+        """Convert a line to ids without special symbols. Raises ModelError if it is not Unicode."""
         line = line.strip()
         _check(line)
         if self._pieces is not None:
-            # Joined and split as a line of pieces is: a piece may hold a space of another kind.
+            # Joined and split again, as fairseq does: a piece may hold white space of another kind.
             line = " ".join(self._pieces.Encode(line, out_type=str))
         return [self._ids.get(symbol, self.unknown) for symbol in line.split()]
 
     def pieces(self, text: str) -> Tuple[List[int], List[Span]]:
-        """The ids of a text as it stands, and the characters that each covers. ModelError: no Unicode text."""
+        """Convert a text to ids and the characters that each covers.
+
+        Raises:
+            ModelError: the text is not Unicode.
+        """
         _check(text)
         pieces, spans = pieces_of(text, self._pieces)
         return [self._ids.get(piece, self.unknown) for piece in pieces], spans
 
     def text(self, ids: Iterable[int]) -> str:
-        """The text of ids of ``target``."""
+        """Convert ids of ``target`` to text."""
         words = " ".join(self.symbol(number) for number in ids if number not in self.ignored)
         return words if self._pieces is None else words.replace(" ", "").replace(SPACE, " ").strip()
 
     def symbol(self, number: int) -> str:
-        """The symbol of an id of ``target``. Raises ModelError: there is none."""
+        """Return the symbol of an id of ``target``. Raises ModelError if there is none."""
         if not 0 <= number < len(self.target):
             raise ModelError(
-                f"the graphs give id {number}, the vocabulary has {len(self.target)} symbols; valid: the vocabulary that "
-                "the model was exported with"
+                f"the graphs give id {number}, the vocabulary has {len(self.target)} symbols; "
+                "valid: the vocabulary that the model was exported with"
             )
         return self.target[number]
 

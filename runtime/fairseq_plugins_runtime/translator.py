@@ -1,4 +1,4 @@
-"""The model as its users see it: lines of text in, lines of text out."""
+"""Translate lines of text."""
 
 import logging
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -13,21 +13,22 @@ from .slots import SlotDecoder
 logger = logging.getLogger(__name__)
 
 BATCH_TOKENS = 4000
-"""Of the sources of a batch, padding counted."""
-LISTED = 5  # so many line numbers are written out
+"""Source tokens of a batch, padding counted."""
+LISTED = 5
+"""Line numbers written out in a warning."""
 
 
 class Translation(NamedTuple):
-    """What comes of one line."""
+    """Translation of a line; fields as in :class:`Hypothesis`, score 0 for an empty line."""
 
     text: str
-    score: float  # nats: of slots their mean log-probability; 0 for an empty line
+    score: float
     tokens: List[int]
-    passes: int  # denoising passes, or steps from left to right
+    passes: int
 
 
 class Translator:
-    """A model that translates. Several threads may use it at once: nothing in it changes."""
+    """Model that translates. Several threads may use it at once."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder, self._decoder = folder, _decoder(folder)
@@ -43,18 +44,20 @@ class Translator:
         batch_tokens: int = BATCH_TOKENS,
         first_line: int = 1,
     ) -> List[str]:
-        """One text per line, in order; an empty line gives an empty one.
+        """Translate lines, in order; an empty line gives an empty line.
 
         Args:
-            source, target: languages, where the model has several pairs.
-            batch_tokens: of the sources of a batch, padding counted; what a line gives does not depend on it.
+            lines: texts.
+            source, target: languages, for a model of several pairs.
+            batch_tokens: source tokens of a batch, padding counted; no translation depends on it.
             first_line: number of the first line, for messages.
 
-        Raises ModelError: a pair that the model does not have, a line that is no Unicode text.
+        Raises:
+            ModelError: the model does not have the pair, or a line is not Unicode.
         """
         pair = self._pair(source, target)
-        found = self._decode(self._rows(lines, pair, first_line), pair, batch_tokens)
-        return [translation.text for translation in found]
+        rows = self._rows(lines, pair, first_line)
+        return [translation.text for translation in self._decode(rows, pair, batch_tokens)]
 
     def translations(
         self,
@@ -63,19 +66,27 @@ class Translator:
         target: Optional[str] = None,
         batch_tokens: int = BATCH_TOKENS,
     ) -> List[Translation]:
-        """As :meth:`translate`, with scores, ids and passes."""
+        """Translate lines as :meth:`translate`, and return scores, ids and passes too."""
         pair = self._pair(source, target)
         return self._decode(self._rows(lines, pair), pair, batch_tokens)
 
     def count_tokens(self, line: str, source: Optional[str] = None) -> int:
-        """How many tokens a line has, those around it included; compare with ``limits["source_tokens"]``."""
+        """Count the tokens of a line with its special symbols.
+
+        More than ``limits["source_tokens"]`` are cut.
+        """
         pair = self._pair(source, None, any_target=True)
         return len(pair.source_prefix) + len(self._folder.text.ids(line)) + len(pair.source_suffix)
 
-    def trace(self, line: str, source: Optional[str] = None, target: Optional[str] = None) -> List[List[str]]:
-        """The slots of a line after the alignment and after each denoising pass, as pieces; "" for the blank, [] for no text.
+    def trace(
+        self, line: str, source: Optional[str] = None, target: Optional[str] = None
+    ) -> List[List[str]]:
+        """Return the slots of a line after the alignment and each denoising pass, as pieces.
 
-        Raises ModelError: a model without slots.
+        "" stands for the blank. An empty line gives an empty list.
+
+        Raises:
+            ModelError: the model has no slots.
         """
         pair = self._pair(source, target)
         if not isinstance(self._decoder, SlotDecoder):
@@ -84,15 +95,25 @@ class Translator:
         return self._decoder.trace(np.array(rows, np.int64)) if rows[0] else []
 
     def _pair(self, source: Optional[str], target: Optional[str], any_target: bool = False) -> Pair:
-        found = [pair for pair in self._folder.pairs if source in (None, pair.source) and target in (None, pair.target)]
-        if len(found) == 1 or (found and any_target):
-            return found[0]
-        asked = f"{source or 'any'}-{target or 'any'}"
+        """Return the pair of these languages; None is any language.
+
+        Raises:
+            ModelError: there is none or, unless ``any_target``, several.
+        """
+        pairs = [
+            pair
+            for pair in self._folder.pairs
+            if source in (None, pair.source) and target in (None, pair.target)
+        ]
+        if len(pairs) == 1 or (pairs and any_target):
+            return pairs[0]
+        request = f"{source or 'any'}-{target or 'any'}"
+        count = "several" if pairs else "none"
         valid = ", ".join(f"{pair.source}-{pair.target}" for pair in self._folder.pairs)
-        raise ModelError(f"pair {asked}: the model has {'several' if found else 'none'} such; valid: {valid}")
+        raise ModelError(f"pair {request}: the model has {count} such; valid: {valid}")
 
     def _rows(self, lines: Sequence[str], pair: Pair, first: int = 1) -> List[List[int]]:
-        """The ids of each line, [] for no text; what is too long is cut."""
+        """Convert each line to ids, [] for an empty line; cut lines that are too long."""
         prefix, suffix = pair.source_prefix, pair.source_suffix
         longest = self.limits["source_tokens"] - len(prefix) - len(suffix)
         rows, long = [], []
@@ -105,25 +126,34 @@ class Translator:
                 long.append(number)
             rows.append([*prefix, *ids[:longest], *suffix] if ids else [])
         if long:
-            numbers = ", ".join(map(str, long[:LISTED])) + ", …" * (len(long) > LISTED)
-            logger.warning("longer than %d tokens and cut: line%s %s", longest, "s" * (len(long) > 1), numbers)
+            numbers = ", ".join(map(str, long[:LISTED])) + (", …" if len(long) > LISTED else "")
+            noun = "lines" if len(long) > 1 else "line"
+            logger.warning("longer than %d tokens and cut: %s %s", longest, noun, numbers)
         return rows
 
     def _decode(self, rows: List[List[int]], pair: Pair, batch_tokens: int) -> List[Translation]:
-        text, found = self._folder.text, [Translation("", 0.0, [], 0) for _ in rows]
+        text, pad = self._folder.text, self._folder.source_symbols.pad
+        translations = [Translation("", 0.0, [], 0) for _ in rows]
         for numbers in batches([len(row) for row in rows], batch_tokens):
-            source = np.full((len(numbers), len(rows[numbers[-1]])), self._folder.source_symbols.pad, np.int64)
+            source = np.full((len(numbers), len(rows[numbers[-1]])), pad, np.int64)
             for place, number in enumerate(numbers):
                 source[place, : len(rows[number])] = rows[number]
             for number, best in zip(numbers, self._decoder.decode(source, pair)):
-                found[number] = Translation(text.text(best.tokens), best.score, best.tokens, best.passes)
-        return found
+                line = text.text(best.tokens)
+                translations[number] = Translation(line, best.score, best.tokens, best.passes)
+        return translations
 
 
 def batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[List[int]]:
-    """Numbers of rows in batches of at most ``batch_tokens`` (a longer row is one alone), by length; without rows of length 0."""
+    """Yield batches of rows by their numbers, sorted by length, without empty rows.
+
+    Args:
+        lengths: tokens of each row.
+        batch_tokens: most tokens of a batch, padding counted; a longer row is a batch by itself.
+    """
     batch: List[int] = []
-    for number in sorted((number for number, length in enumerate(lengths) if length), key=lengths.__getitem__):
+    numbers = [number for number, length in enumerate(lengths) if length]
+    for number in sorted(numbers, key=lengths.__getitem__):
         if batch and lengths[number] * (len(batch) + 1) > batch_tokens:
             yield batch
             batch = []
@@ -133,12 +163,13 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[List[int]]:
 
 
 DECODERS: Dict[str, Any] = {"slots": SlotDecoder, "encoder_decoder": BeamDecoder}
-"""By ``kind``: made of a folder; ``decode(source, pair)`` gives a :class:`Hypothesis` for each row of ``source``."""
+"""Kind of a folder -> its decoder; ``decode(source, pair)`` returns a hypothesis per row."""
 
 
 def _decoder(folder: Folder) -> Any:
     if folder.kind not in DECODERS:
         raise ModelError(
-            f"{folder.path}: a model of kind {folder.kind} does not translate; valid: {', '.join(DECODERS)}"
+            f"{folder.path}: a model of kind {folder.kind} does not translate; "
+            f"valid: {', '.join(DECODERS)}"
         )
     return DECODERS[folder.kind](folder)

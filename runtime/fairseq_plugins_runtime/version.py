@@ -1,3 +1,3 @@
-"""The version of this distribution: that of fairseq_plugins, which writes the folders that it reads."""
+"""Version of this distribution, equal to that of fairseq_plugins, which writes its models."""
 
 VERSION = "0.1.0"

@@ -123,11 +123,13 @@ def test_a_module_that_was_a_command_runs_its_verb(run_cli):
 
 def test_choices_are_those_of_what_computes():
     assert analysis_options.INPUT_FORMATS == tuple(map(str, INPUT_FORMATS))
-    scores = [analysis.retrieval(), analysis.frequency_f1()]
-    tatoeba = scores[0]._subparsers._group_actions[0].choices["tatoeba"]
+    retrieval, frequency_f1 = (
+        analysis.COMMANDS[verb].build_parser() for verb in ("retrieval", "frequency-f1")
+    )
+    tatoeba = retrieval._subparsers._group_actions[0].choices["tatoeba"]
     assert set(choices(tatoeba, "--score")) == set(SCORES)
     assert choices(tatoeba, "--directions") == (FORWARD, BOTH)
-    assert set(choices(scores[1], "--tokens")) == set(KINDS)
+    assert set(choices(frequency_f1, "--tokens")) == set(KINDS)
 
 
 def choices(parser, option):

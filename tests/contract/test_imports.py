@@ -14,7 +14,7 @@ ARROWS = {
     "checkpoints": frozenset(),
     "compat": frozenset({"checkpoints"}),  # one safe reading of files
     "scoring": frozenset({"ops"}),
-    "common": frozenset({"ops", "checkpoints", "compat"}),
+    "common": frozenset({"ops", "checkpoints"}),
     "masked_lm": frozenset({"ops", "checkpoints", "common"}),
     "sga": GROUND | {"compat"},
     "modules": frozenset({"ops", "common", "masked_lm"}),
@@ -31,6 +31,7 @@ ARROWS["commands"] = frozenset(ARROWS)
 TOP = {"__init__.py": frozenset(ARROWS), "__main__.py": frozenset(ARROWS), "translate.py": frozenset(ARROWS)}
 TOP["own_commands.py"] = frozenset()
 TOP["raw_text.py"] = frozenset()
+TOP["model_files.py"] = frozenset({"checkpoints"})
 # Start without torch and fairseq: at their top they import the standard library and each other.
 LIGHT = {"__init__", "__main__", "commands", "own_commands"}
 METHODS = {"csr", *(path.parent.name for path in (ROOT / PACKAGE / "models").glob("*/__init__.py"))}

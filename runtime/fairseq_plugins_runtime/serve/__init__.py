@@ -1,4 +1,4 @@
-"""``python -m fairseq_plugins_runtime serve MODEL``: LibreTranslate's HTTP interface, and a page."""
+"""Run ``python -m fairseq_plugins_runtime serve MODEL``: LibreTranslate's interface, and a page."""
 
 import argparse
 import ipaddress
@@ -17,30 +17,29 @@ MODULES = ("fastapi", "starlette", "uvicorn", "python_multipart")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The options of ``serve``."""
+    """Build the parser of ``serve``."""
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_plugins_runtime serve",
-        description="Serve translations over HTTP, as LibreTranslate does, and a page for browsers at /.",
+        description="Serve translations over HTTP, as LibreTranslate does, and a page at /.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "model", metavar="MODEL", nargs="+", help="a folder that `export --format onnx` wrote; one or more"
-    )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen at; default: %(default)s, this machine only"
-    )
-    parser.add_argument("--port", type=_port, default=5000, metavar="N", help="default: %(default)s; 0: a free one")
-    parser.add_argument("--threads", type=_positive, metavar="N", help="of each pass; default: one per core")
+    add = parser.add_argument
+    folders = "a folder that `export --format onnx` wrote; one or more"
+    add("model", metavar="MODEL", nargs="+", help=folders)
+    host = "address to listen at; default: %(default)s, this machine only"
+    add("--host", default="127.0.0.1", help=host)
+    port = "port; default: %(default)s; 0: a free port"
+    add("--port", type=_port, default=5000, metavar="N", help=port)
+    threads = "threads of each pass; default: one per core"
+    add("--threads", type=_positive, metavar="N", help=threads)
     for name, value in Limits()._asdict().items():
-        option = "--" + name.replace("_", "-")
-        parser.add_argument(
-            option, type=_positive, default=value, metavar="N", help=f"{HELP[name]}; default: %(default)s"
-        )
+        option, limit = "--" + name.replace("_", "-"), f"{HELP[name]}; default: %(default)s"
+        add(option, type=_positive, default=value, metavar="N", help=limit)
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns 0 at its end, or exits with status 2 and a message."""
+    """Run ``serve``; return 0 at its end, or exit with status 2 and a message."""
     parser = build_parser()
     args = parser.parse_args(argv)
     try:
@@ -48,15 +47,22 @@ def main(argv: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in MODULES:
             raise
-        parser.exit(2, f"{parser.prog}: error: {error.name} is missing; run: python -m pip install {NEEDED}\n")
+        remedy = f"run: python -m pip install {NEEDED}"
+        parser.exit(2, f"{parser.prog}: error: {error.name} is missing; {remedy}\n")
     try:
         listener = bound(args.host, args.port)
     except OSError as error:
-        parser.exit(2, f"{parser.prog}: error: --host {args.host} --port {args.port}: {error.strerror or error}\n")
+        parser.exit(
+            2,
+            f"{parser.prog}: error: --host {args.host} --port {args.port}: "
+            f"{error.strerror or error}\n",
+        )
     try:
         with listener:
             if not _is_loopback(listener.getsockname()[0]):
-                logger.warning("--host %s: whoever reaches this address can use the service", args.host)
+                logger.warning(
+                    "--host %s: whoever reaches this address can use the service", args.host
+                )
             models = [Translator(Folder(folder, args.threads)) for folder in args.model]
             build(models, Limits(*(getattr(args, name) for name in Limits._fields))).run([listener])
     except KeyboardInterrupt:

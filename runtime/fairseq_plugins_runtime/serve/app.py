@@ -22,7 +22,7 @@ from .names import name
 logger = logging.getLogger(__name__)
 
 PAGE = Path(__file__).resolve().parent / "page"
-PAGE_FILES = {  # path of a request -> file of the page, its type; nothing else is ever read
+PAGE_FILES = {  # path of a request -> file of the page and its type; no other file is read
     "/": ("index.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
@@ -34,7 +34,10 @@ NOT_OFFERED = {  # of LibreTranslate's interface
     "/suggest": "suggestions are not kept",
 }
 HEADERS = (
-    (b"content-security-policy", b"default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    ),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
@@ -44,18 +47,22 @@ HEADERS = (
 FAILED = "the request failed; the service's log says why"
 RETRY_SECONDS = 1
 READERS = 1
-"""Threads that read and write bodies; more of them would slow the event loop down."""
+"""Threads that read and write bodies; more threads would slow the event loop down."""
 DISCARDED = 8
-"""So many times the allowed body is read and thrown away before the answer: a client that still sends would not see it."""
+"""Multiple of the allowed body that is read and discarded before a refusal.
+
+A client that is still sending would not see the answer.
+"""
 
 
 Handler = Callable[[TranslationRequest], Awaitable[Any]]
 
 
 class Service:
-    """Models by pair, the queue before them, and how requests pass through.
+    """Answers of the service: models by pair, and the queue in front of them.
 
-    Raises ModelError: two models of the same pair.
+    Raises:
+        ModelError: two models have the same pair.
     """
 
     def __init__(self, models: Sequence[Translator], limits: Limits) -> None:
@@ -66,14 +73,22 @@ class Service:
         for model in models:
             for pair in model.pairs:
                 if pair in self.models:
-                    raise ModelError(f"two models translate {pair[0]} to {pair[1]}; valid: one model a pair")
+                    raise ModelError(
+                        f"two models translate {pair[0]} to {pair[1]}; valid: one model a pair"
+                    )
                 self.models[pair] = model
 
     async def answer(self, request: Request, ask: Handler) -> Response:
-        """Read a request, check it and answer it within the limits; ``ask`` answers what was checked.
+        """Read a request, check it and answer it within the limits.
 
         Work that grows with a request runs in a thread of :attr:`readers`, so that the event loop
-        goes on answering.
+        continues to answer.
+
+        Args:
+            ask: answers a request that was checked.
+
+        Raises:
+            Refused: the request is not valid, exceeds a limit, or failed.
         """
         seconds = self.limits.max_seconds
         if self.open >= self.limits.max_requests:
@@ -86,7 +101,9 @@ class Service:
         except asyncio.TimeoutError:
             raise Refused(504, f"the request took longer than {seconds} seconds") from None
         except Stopped:
-            raise Refused(503, "the service is being stopped; try again later", RETRY_SECONDS) from None
+            raise Refused(
+                503, "the service is being stopped; try again later", RETRY_SECONDS
+            ) from None
         except Failed:
             raise Refused(500, FAILED) from None
         finally:
@@ -120,6 +137,7 @@ class Service:
         texts, lines, costs = await self._run(self._split, model, question)
 
         def translate(batch: List[str]) -> List[str]:
+            """Translate lines of this pair."""
             return model.translate(batch, source, target)
 
         job = Job(question.pair, translate, lines, costs)
@@ -136,6 +154,7 @@ class Service:
         _, lines, costs = await self._run(self._split, model, question)
 
         def trace(batch: List[str]) -> List[List[List[str]]]:
+            """Trace lines of this pair."""
             return [model.trace(line, source, target) for line in batch]
 
         job = Job(("trace", question.pair), trace, lines, costs)
@@ -147,7 +166,9 @@ class Service:
         return await asyncio.wrap_future(job.future)
 
     @staticmethod
-    def _split(model: Translator, question: TranslationRequest) -> Tuple[List[List[str]], List[str], List[int]]:
+    def _split(
+        model: Translator, question: TranslationRequest
+    ) -> Tuple[List[List[str]], List[str], List[int]]:
         """Split the texts into lines; return them, the lines that are not empty, and their tokens.
 
         Raises Refused with the number of a line that the model would cut.
@@ -164,7 +185,9 @@ class Service:
                 if cost > longest:
                     text_name = f"q[{number}]" if question.is_list else "q"
                     valid = f"at most {longest} a line"
-                    raise Refused(400, f"line {place} of {text_name} has {cost} tokens; valid: {valid}")
+                    raise Refused(
+                        400, f"line {place} of {text_name} has {cost} tokens; valid: {valid}"
+                    )
                 lines.append(line)
                 costs.append(cost)
         return texts, lines, costs
@@ -179,7 +202,10 @@ class Service:
     def languages(self) -> List[Dict[str, Any]]:
         """Answer ``/languages``."""
         codes = sorted({code for pair in self.models for code in pair})
-        targets = {code: sorted(target for source, target in self.models if source == code) for code in codes}
+        targets = {
+            code: sorted(target for source, target in self.models if source == code)
+            for code in codes
+        }
         return [{"code": code, "name": name(code), "targets": targets[code]} for code in codes]
 
     def settings(self) -> Dict[str, Any]:
@@ -212,7 +238,7 @@ class Service:
 
 
 async def received(request: Request, limit: int) -> bytes:
-    """The body. Raises Refused: longer than ``limit`` bytes, whatever its headers say."""
+    """Read the body of a request. Raises Refused if it is longer than ``limit`` bytes."""
     refused = Refused(413, f"the body is too long; valid: at most {limit} bytes")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > DISCARDED * limit:
@@ -230,27 +256,36 @@ async def received(request: Request, limit: int) -> bytes:
 
 
 def create_app(service: Service) -> FastAPI:
-    """The routes of a service; its queue runs from the start of the application to its end."""
+    """Create the application; the queue of the service runs from its start to its end."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        """Start the queue, and stop it at the end."""
         service.batcher.start()
         yield
         service.batcher.close()
         await asyncio.to_thread(service.batcher.join, service.limits.max_seconds)
         service.readers.shutdown(wait=False, cancel_futures=True)
 
-    app = FastAPI(title="fairseq_plugins", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="fairseq_plugins", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
+    )
     app.add_api_route("/translate", _asking(service, service.translation), methods=["POST"])
     app.add_api_route("/trace", _asking(service, service.trace), methods=["POST"])
-    answers = {"/languages": service.languages, "/frontend/settings": service.settings, "/models": service.pairs}
+    answers = {
+        "/languages": service.languages,
+        "/frontend/settings": service.settings,
+        "/models": service.pairs,
+    }
     for path, call in {**answers, "/health": lambda: {"status": "ok"}}.items():
         app.add_api_route(path, _constant(JSONResponse(call())), methods=["GET"])
     for path, (file, kind) in PAGE_FILES.items():
         page = Response((PAGE / file).read_bytes(), media_type=kind)
         app.add_api_route(path, _constant(page), methods=["GET", "HEAD"])
     for path, reason in NOT_OFFERED.items():
-        app.add_api_route(path, _constant(_error(501, f"{path} is not offered: {reason}")), methods=["POST"])
+        app.add_api_route(
+            path, _constant(_error(501, f"{path} is not offered: {reason}")), methods=["POST"]
+        )
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _gone)
@@ -260,6 +295,7 @@ def create_app(service: Service) -> FastAPI:
 
 def _asking(service: Service, ask: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
+        """Answer a request."""
         return await service.answer(request, ask)
 
     return route
@@ -267,6 +303,7 @@ def _asking(service: Service, ask: Handler) -> Callable[[Request], Awaitable[Res
 
 def _constant(response: Response) -> Callable[[], Awaitable[Response]]:
     async def route() -> Response:
+        """Return the answer."""
         return response
 
     return route
@@ -283,7 +320,9 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _error(error.status_code, f"{request.method} {request.url.path}: {error.detail}", error.headers)
+    return _error(
+        error.status_code, f"{request.method} {request.url.path}: {error.detail}", error.headers
+    )
 
 
 async def _gone(_: Request, error: Exception) -> Response:
@@ -295,13 +334,14 @@ async def _failed(_: Request, error: Exception) -> Response:
 
 
 class Secured:
-    """The application with the same security headers on every answer."""
+    """Add security headers to every answer of an application."""
 
     def __init__(self, app: FastAPI) -> None:
         self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async def sending(message: Any) -> None:
+            """Add the headers where an answer starts."""
             if message["type"] == "http.response.start":
                 headers: List[Tuple[bytes, bytes]] = list(message.get("headers", ()))
                 message = {**message, "headers": [*headers, *HEADERS]}

@@ -56,7 +56,9 @@ def read_fields(content_type: str, query: bytes, body: bytes) -> Dict[str, Any]:
     return dict(pairs)
 
 
-def check_request(values: Dict[str, Any], limits: Limits, pairs: Iterable[Pair]) -> TranslationRequest:
+def check_request(
+    values: Dict[str, Any], limits: Limits, pairs: Iterable[Pair]
+) -> TranslationRequest:
     """Check the fields of a request. Raises Refused with the name of the field."""
     q: Any = values.get("q")
     is_list = isinstance(q, list)
@@ -84,7 +86,9 @@ def _check_text(name: str, text: Any, longest: int) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise Refused(400, f"{name} is not Unicode text: half a surrogate pair at character {error.start}") from None
+        raise Refused(
+            400, f"{name} is not Unicode text: half a surrogate pair at character {error.start}"
+        ) from None
 
 
 def _check_options(values: Dict[str, Any]) -> None:
@@ -99,7 +103,9 @@ def _check_options(values: Dict[str, Any]) -> None:
     except (TypeError, ValueError, OverflowError):
         raise Refused(400, f"alternatives is {_show(alternatives)}; valid: 0") from None
     if number > 0:
-        raise Refused(400, "alternatives are not supported: a text has one translation here; valid: 0")
+        raise Refused(
+            400, "alternatives are not supported: a text has one translation here; valid: 0"
+        )
 
 
 def _pair(values: Dict[str, Any], pairs: Sequence[Pair]) -> Pair:
@@ -112,9 +118,14 @@ def _pair(values: Dict[str, Any], pairs: Sequence[Pair]) -> Pair:
     pair = (values["source"], values["target"])
     valid = ", ".join("-".join(codes) for codes in pairs)
     if pair[0] == "auto":
-        raise Refused(400, f"source auto is not supported: no model here detects languages; valid pairs: {valid}")
+        raise Refused(
+            400,
+            f"source auto is not supported: no model here detects languages; valid pairs: {valid}",
+        )
     if pair not in pairs:
-        raise Refused(400, f"{_show(pair[0])} to {_show(pair[1])} is not supported; valid pairs: {valid}")
+        raise Refused(
+            400, f"{_show(pair[0])} to {_show(pair[1])} is not supported; valid pairs: {valid}"
+        )
     return pair
 
 

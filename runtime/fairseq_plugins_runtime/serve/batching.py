@@ -1,4 +1,4 @@
-"""Requests that wait share batches: one queue in order of arrival, one thread that translates."""
+"""Translate waiting requests in common batches: a queue in order of arrival and a thread."""
 
 import logging
 import threading
@@ -11,53 +11,66 @@ logger = logging.getLogger(__name__)
 
 
 class Stopped(Exception):
-    """The service ends; what was not in work is not answered."""
+    """Raised for a waiting request when the service ends."""
 
 
 class Failed(Exception):
-    """The model raised something over the lines of a request; the log has it."""
+    """Raised for a request whose lines made the model fail; the log has the error."""
 
 
 class Job:
-    """The lines of one request. They are answered together or not at all.
+    """Lines of a request, which are answered together or not at all.
 
     Args:
-        group: only lines of equal groups share a batch.
-        run: gives one result per line; that of the batch's first job is called.
+        group: lines of equal groups may share a batch.
+        run: returns a result per line; a batch calls that of its first job.
         lines: at least one.
         costs: tokens of each line.
 
     Attributes:
-        future: its result is a list of one result per line. Cancelling it takes the job out of the queue.
+        future: its result is a list of a result per line. Cancelling it removes the job from the
+            queue.
     """
 
     def __init__(
-        self, group: Hashable, run: Callable[[List[str]], Sequence[Any]], lines: Sequence[str], costs: Sequence[int]
+        self,
+        group: Hashable,
+        run: Callable[[List[str]], Sequence[Any]],
+        lines: Sequence[str],
+        costs: Sequence[int],
     ) -> None:
         self.group, self.run, self.lines, self.costs = group, run, lines, costs
         self.future: Future[List[Any]] = Future()
-        self.taken = 0  # lines that went into a batch
+        self.next_line = 0  # number of the first line that is in no batch
         self._results: List[Any] = []
 
     @property
     def waiting(self) -> bool:
-        """Whether lines are left that no batch has."""
-        return self.taken < len(self.lines) and not self.future.done()
+        """Return True if some lines are in no batch yet."""
+        return self.next_line < len(self.lines) and not self.future.done()
 
     def take(self, room: int, first: bool) -> List[int]:
-        """Numbers of the next lines that fit into ``room`` tokens; where ``first``, one line however long."""
+        """Take the next lines that fit into ``room`` tokens; return their numbers.
+
+        With ``first`` at least a line is taken, however long it is.
+        """
         numbers: List[int] = []
-        while self.taken < len(self.lines) and (self.costs[self.taken] <= room or (first and not numbers)):
-            room -= self.costs[self.taken]
-            numbers.append(self.taken)
-            self.taken += 1
+        while self.next_line < len(self.lines) and (
+            self.costs[self.next_line] <= room or (first and not numbers)
+        ):
+            room -= self.costs[self.next_line]
+            numbers.append(self.next_line)
+            self.next_line += 1
         return numbers
 
     def receive(self, results: Sequence[Any]) -> None:
-        """The results of the lines taken last; batches come one after the other, so they are the next ones."""
+        """Store the results of the lines taken last, and answer if all lines have results.
+
+        Batches run one after the other, so results come in the order of the lines.
+        """
         self._results.extend(results)
         if len(self._results) == len(self.lines):
-            with suppress(InvalidStateError):  # nobody waits for it any more
+            with suppress(InvalidStateError):  # the future was cancelled
                 self.future.set_result(self._results)
 
     def fail(self, error: Exception) -> None:
@@ -70,13 +83,13 @@ Batch = List[Tuple[Job, List[int]]]  # jobs, and the numbers of their lines
 
 
 class Batcher:
-    """The queue and its thread.
+    """Queue of jobs and the thread that runs them.
 
-    A batch begins with the line that has waited longest. Lines of its group follow in order of arrival as long as they fit; no line
-    overtakes another of its group.
+    A batch begins with the line that has waited longest. Lines of its group follow in order of
+    arrival while they fit; no line overtakes another line of its group.
 
     Args:
-        batch_tokens: tokens of a batch; a longer line is one alone.
+        batch_tokens: tokens of a batch; a longer line is a batch by itself.
     """
 
     def __init__(self, batch_tokens: int) -> None:
@@ -91,7 +104,7 @@ class Batcher:
         self._thread.start()
 
     def submit(self, job: Job) -> None:
-        """Put a job at the end of the queue. Raises Stopped: after :meth:`close`."""
+        """Put a job at the end of the queue. Raises Stopped after :meth:`close`."""
         with self._changed:
             if self._closed:
                 raise Stopped
@@ -99,7 +112,10 @@ class Batcher:
             self._changed.notify()
 
     def close(self) -> None:
-        """Answer waiting jobs with Stopped and let those in work finish; a job of which a part waits is waiting."""
+        """Answer waiting jobs with Stopped and let the running batch finish.
+
+        A job with some lines in the running batch and others in none is waiting.
+        """
         with self._changed:
             self._closed = True
             for job in self._jobs:
@@ -108,7 +124,7 @@ class Batcher:
             self._changed.notify()
 
     def join(self, seconds: float) -> None:
-        """Wait until the thread is done, at most ``seconds``."""
+        """Wait until the thread has ended, at most ``seconds``."""
         self._thread.join(seconds)
 
     def _work(self) -> None:
@@ -143,7 +159,7 @@ class Batcher:
         return batch
 
     def _run(self, batch: Batch) -> None:
-        """Translate a batch; where that fails, each job alone, so that only those fail that are the reason."""
+        """Run a batch. If it fails, run each job alone, so that only the jobs at fault fail."""
         lines = [job.lines[number] for job, numbers in batch for number in numbers]
         try:
             results = batch[0][0].run(lines)

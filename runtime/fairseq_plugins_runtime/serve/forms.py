@@ -24,11 +24,14 @@ MAX_BOUNDARY = 70
 """Characters of a boundary (RFC 2046, section 5.1.1)."""
 
 VALID_FORM = (
-    f"RFC 7578, at most {MAX_FIELDS} parts, {MAX_HEADERS} headers of a part and {MAX_HEADER_BYTES} bytes of a header"
+    f"RFC 7578, at most {MAX_FIELDS} parts, {MAX_HEADERS} headers of a part and "
+    f"{MAX_HEADER_BYTES} bytes of a header"
 )
 TOKEN = r"[\w!#$%&'*+.^`|~-]+"
 VALUE = re.compile(rf"[ \t]*(?:{TOKEN}(?:/{TOKEN})?)?[ \t]*", re.ASCII)
-PARAMETER = re.compile(rf'[ \t]*;[ \t]*({TOKEN})=(?:"((?:[^"\\]|\\.)*)"|([^"\\; \t]+))', re.ASCII | re.DOTALL)
+PARAMETER = re.compile(
+    rf'[ \t]*;[ \t]*({TOKEN})=(?:"((?:[^"\\]|\\.)*)"|([^"\\; \t]+))', re.ASCII | re.DOTALL
+)
 PLAIN_ENCODINGS = ("", "7bit", "8bit", "binary")
 PLAIN_CHARSETS = ("", "utf-8", "utf8", "us-ascii", "ascii")
 
@@ -89,7 +92,7 @@ def read_multipart(content_type: str, body: bytes) -> List[Field]:
 
 
 def read_boundary(content_type: str) -> bytes:
-    """Read the boundary of a request's Content-Type. Raises Refused if it has none or a long one."""
+    """Read the boundary of a request's Content-Type; Refused if it is missing or too long."""
     if len(content_type) > MAX_HEADER_BYTES:
         length = len(content_type)
         raise Refused(400, f"Content-Type has {length} bytes; valid: at most {MAX_HEADER_BYTES}")
@@ -112,7 +115,9 @@ def parse_header(name: str, text: str) -> Tuple[str, Dict[str, str]]:
     """
     value = text.partition(";")[0]
     if not VALUE.fullmatch(value):
-        raise Refused(400, f"{name} is {shorten(value)}; valid: one name or type, without a comment")
+        raise Refused(
+            400, f"{name} is {shorten(value)}; valid: one name or type, without a comment"
+        )
     parameters: Dict[str, str] = {}
     position, end = len(value), len(text.rstrip("; \t"))
     while position < end:
@@ -171,6 +176,7 @@ class MultipartForm:
     @staticmethod
     def _collect(buffer: bytearray) -> Any:
         def append(data: bytes, start: int, end: int) -> None:
+            """Append a part of the data to the buffer."""
             buffer.extend(memoryview(data)[start:end])
 
         return append

@@ -1,4 +1,4 @@
-"""The service on a socket: it listens once its models are loaded, and ends without losing what is in work."""
+"""Run the service on a socket; requests in work are answered before it ends."""
 
 import asyncio
 import logging
@@ -15,59 +15,74 @@ from .limits import Limits
 logger = logging.getLogger(__name__)
 
 HEAD_BYTES = 1 << 16
-"""Of a request's first line and headers, without the text of a query string."""
+"""Bytes of a request's first line and headers, without the text of a query string."""
 READ_BYTES = 4096
-"""Bytes read of a connection at a time: 680 chunks of one byte, 20 ms of the event loop."""
-QUERY_BYTES = 12  # of a character, at most: four bytes, each as %XX
+"""Bytes read from a connection at a time; the worst take 20 ms of the event loop (680 chunks)."""
+QUERY_BYTES = 12
+"""Most bytes of a character in a query string: four bytes, each as %XX."""
 
 
 class Protocol(H11Protocol):
-    """Read connections in small pieces: no piece, whatever it holds, keeps the event loop long."""
+    """Read connections in small pieces, so that no piece keeps the event loop busy for long."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Limit how much is read at a time."""
         super().connection_made(transport)
         transport.max_size = READ_BYTES  # type: ignore[attr-defined]
 
 
 class Server(uvicorn.Server):
-    """Says where it listens; at its end, waiting requests are told so and those in work are answered."""
+    """Log the address; at the end answer requests in work and refuse waiting ones."""
 
     def __init__(self, service: Service, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.service = service
 
     async def startup(self, sockets: Optional[List[socket.socket]] = None) -> None:
+        """Listen, and log the address."""
         await super().startup(sockets)
         host, port = (sockets or [])[0].getsockname()[:2]
         pairs = ", ".join("-".join(pair) for pair in self.service.models)
         logger.info("serving %s at http://%s:%d", pairs, f"[{host}]" if ":" in host else host, port)
 
     async def shutdown(self, sockets: Optional[List[socket.socket]] = None) -> None:
+        """Refuse waiting requests, and answer those in work."""
         logger.info("stopping: %d open requests", self.service.open)
         self.service.batcher.close()
         await super().shutdown(sockets)
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket of that address, not yet listening. Raises OSError: it is taken, or not of this machine."""
+    """Bind a socket without listening. Raises OSError if the address is taken or not local."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    found = socket.socket(family, kind, protocol)
+    listener = socket.socket(family, kind, protocol)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
     except OSError:
-        found.close()
+        listener.close()
         raise
-    return found
+    return listener
 
 
 def build(models: Sequence[Translator], limits: Limits) -> Server:
-    """The server; its ``run([socket])`` ends with a signal. Raises ModelError: two models of the same pair."""
+    """Build the server, whose ``run([socket])`` ends with a signal.
+
+    Raises:
+        ModelError: two models have the same pair.
+    """
     service = Service(models, limits)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # a malformed form is answered, not logged
+    logging.getLogger("python_multipart").setLevel(
+        logging.ERROR
+    )  # a malformed form is answered, not logged
     settings: Any = dict(
-        log_config=None, access_log=False, server_header=False, ws="none", http=Protocol, loop="asyncio"
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        http=Protocol,
+        loop="asyncio",
     )
     config = uvicorn.Config(
         Secured(create_app(service)),

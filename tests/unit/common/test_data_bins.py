@@ -55,10 +55,10 @@ def test_missing_and_empty_files_are_named_with_the_command(tmp_path):
         data_bins.load_monolingual(prefix, "de", ["en-fr"], SYMBOLS, "--monolingual")
     command = f"fairseq-preprocess --source-lang en --target-lang de {rest}"
     with pytest.raises(ValueError, match=rf"--pairs en-de: .*train\.en-de\.en\.bin is missing; run {command}"):
-        data_bins.load_pair_side(prefix, "en-de", "en", SYMBOLS, "--pairs")
+        data_bins.load_pair(prefix, "en-de", SYMBOLS, "--pairs")
     write(tmp_path, "en-de.en", 6, count=0)
     with pytest.raises(ValueError, match=r"train\.en-de\.en\.bin is empty"):
-        data_bins.load_pair_side(prefix, "en-de", "en", SYMBOLS, "--pairs")
+        data_bins.load_pair(prefix, "en-de", SYMBOLS, "--pairs")
     write(tmp_path, "en-de.en", 6)
     write(tmp_path, "en-de.de", 7, count=3)
     with pytest.raises(ValueError, match=r"--pairs en-de: the sides of .*train need equal lengths; got \[2, 3\]"):

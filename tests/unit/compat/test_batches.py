@@ -14,6 +14,7 @@ from fairseq.data import (
     ListDataset,
     ResamplingDataset,
     SortDataset,
+    TokenBlockDataset,
     data_utils,
 )
 from fairseq.tasks import FairseqTask, LegacyFairseqTask
@@ -100,3 +101,10 @@ def test_texts_that_are_drawn_and_sorted_are_loaded_in_each_epoch(task_class):
         "unsorted": drawn,
     }
     assert [split for split in task.datasets if task.has_sharded_data(split)] == ["drawn"]
+
+
+def test_every_sentence_can_be_a_block_under_numpy_2():
+    rows, sizes = [torch.tensor([5, 2]), torch.tensor([6, 7, 2])], np.array([2, 3])
+    blocks = TokenBlockDataset(rows, sizes, None, pad=1, eos=2, break_mode="eos")
+    assert [block.tolist() for block in blocks] == [[5, 2], [6, 7, 2]]
+    assert "compat" not in vars(np) or np.__version__ < "2", "numpy itself is unchanged"

@@ -90,7 +90,7 @@ def test_a_task_that_asks_continues_its_own_run(seen, configuration, caplog, suf
     assert {name: cfg[name] for name in GIVEN} == GIVEN  # the checkpoints keep what was typed
     assert (trainer.updates, trainer.schedule) == (7, [] if updates else [{"best": 1.5}])
     assert trainer._previous_training_time == 3600
-    assert "--restore-file model.pt and --reset-* were for the run's start" in caplog.text
+    assert "--restore-file model.pt and --reset-* only count at the start of the run" in caplog.text
     assert ("update 7 of the schedule (learning rate 0.25), but the optimizer's" in caplog.text) == (not updates)
     assert caplog.text.count("continuing") == 1
 

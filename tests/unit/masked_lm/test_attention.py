@@ -17,7 +17,7 @@ def made(keys, dtype=torch.float64, seed=1):
 
 @pytest.mark.parametrize("with_bias", [True, False])
 def test_written_out_equals_the_fused_kernel(monkeypatch, with_bias):
-    monkeypatch.setattr(module, "is_written_out", lambda *_: True)
+    monkeypatch.setattr(module, "is_fused_slow", lambda *_: True)
     inputs, bias, weight = made(7)
     bias = bias if with_bias else None
     found = attention(*inputs, bias)
@@ -28,7 +28,7 @@ def test_written_out_equals_the_fused_kernel(monkeypatch, with_bias):
 
 
 def test_dropout_takes_weights_away(monkeypatch):
-    monkeypatch.setattr(module, "is_written_out", lambda *_: True)
+    monkeypatch.setattr(module, "is_fused_slow", lambda *_: True)
     (query, key, _), _, _ = made(40)
     torch.manual_seed(1)
     kept = attention(query, key, torch.eye(40, dtype=query.dtype).expand(3, 2, 40, 40), None, 0.25)

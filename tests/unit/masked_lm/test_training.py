@@ -1,5 +1,6 @@
 """The trainable masked LM: sizes, masked positions, the stock criterion, and a checkpoint SGA can read."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -99,3 +100,38 @@ def test_init_from_mlm_takes_over_the_weights_and_checks_sizes(tmp_path):
     for layers, words in ((0, "must be at least 1; got 0"), (None, "is needed, or an --arch")):
         with pytest.raises(ValueError, match=f"--encoder-layers {words}"):
             small(encoder_layers=layers)
+
+
+def write_masked_lm(folder):
+    source = builders.masked_lm(seed=4)
+    checkpoints.write_masked_lm(folder, vars(source.sizes), source.state_dict(), dtype=torch.float32)
+    return str(folder)
+
+
+def write_tokenizer(folder, entries):
+    content = {"model": {"vocab": {entry: row for row, entry in enumerate(entries)}}}
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def test_init_from_mlm_refuses_another_dictionary(tmp_path):
+    """Entry 5 of the data's dictionary is p1; in the other masked LM it is p2."""
+    path, symbols = write_masked_lm(tmp_path), list(builders.dictionary().symbols)
+    changed = [*symbols[:5], "p2", "p1", *symbols[7:]]
+    write_tokenizer(tmp_path, symbols)
+    small(init_from_mlm=path)
+    write_tokenizer(tmp_path, symbols[:7])  # names some rows
+    small(init_from_mlm=path)
+    write_tokenizer(tmp_path, changed)
+    with pytest.raises(ValueError, match="its tokenizer has 'p2' as entry 5, the data's dictionary 'p1'"):
+        small(init_from_mlm=path)
+    builders.write_symbols(tmp_path / "dict.txt", symbols[4:])  # precedes the tokenizer
+    small(init_from_mlm=path)
+    builders.write_symbols(tmp_path / "dict.txt", changed[4:])
+    with pytest.raises(ValueError, match=r"dict.txt beside it has 'p2' as entry 5, the data's dictionary 'p1'; run"):
+        small(init_from_mlm=path)
+
+
+def test_init_from_mlm_notes_that_no_entries_were_compared(tmp_path, caplog):
+    caplog.set_level("INFO")
+    small(init_from_mlm=write_masked_lm(tmp_path))
+    assert "names no entries; only the number of rows was compared" in caplog.text

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from examples.recipes.report import build, main, show, verdict
-from fairseq_plugins import translate
+from fairseq_plugins import model_files
 
 SCORES = {"valid": {"sga": 12.0, "at": 25.0}, "test": {"sga": 26.0, "at": 24.0}}
 
@@ -39,7 +39,7 @@ def test_the_default_is_the_better_on_validation(run):
             *("dict.cs.txt", "dict.en.txt", "model.pt", "search.json", "sentencepiece.bpe.model")
         ]
         assert (run / "translator" / name / "model.pt").read_text() == name
-        search = translate.search_options(run / "translator" / name)
+        search = model_files.read_search_options(run / "translator" / name)
         assert ("--beam" in search) == (name == "at") and "--truncate-source" in search, "options of the scores"
 
 
@@ -65,7 +65,7 @@ def test_the_last_screen_has_the_path_as_it_was_typed(run, tmp_path, monkeypatch
     assert options == ["--input", "TEXT", "--output", "TRANSLATION"]
     assert serve == f"serve\nMODEL={folder}\n"
     model = tmp_path / name / "translator" / "at" / "model.pt"
-    assert translate.checkpoint(folder).samefile(model)
+    assert model_files.find_checkpoint(folder).samefile(model)
 
 
 def test_the_page_that_is_kept_holds_no_path(run):
