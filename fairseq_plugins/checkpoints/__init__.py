@@ -6,11 +6,11 @@ it, ``readers`` recognises it, a module of ``families`` renames its tensors by o
 accounted for, and every refusal names the file.
 """
 
-from .families.roberta import write_masked_lm
 from .inspection import CheckpointError
 from .loading import load
-from .readers import read_masked_lm
+from .masked_lm import read_masked_lm
 from .reading import fingerprint, read_checkpoint
+from .writing import write_masked_lm
 
 __all__ = [
     "CheckpointError",

@@ -19,6 +19,9 @@ MASK_ROW = "lm_head.mask_row"
 Half precision and averages leave it as it is. fairseq's moving average stops at an integer.
 """
 
+PRETRAINED_HERE = "lm_head.dense.weight"
+"""Tensor of a VECO that was pre-trained here; one for generation has none."""
+
 LAYOUT_ENTRY = "encoder_layout"
 """Entry among the options of a checkpoint of the package's own encoder models: its layout."""
 LANGUAGES_ENTRY = "encoder_languages"

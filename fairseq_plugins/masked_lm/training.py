@@ -10,7 +10,7 @@ from omegaconf import II
 from torch import Tensor
 
 from ..checkpoints.loading import load
-from ..checkpoints.readers import read_masked_lm
+from ..checkpoints.masked_lm import read_masked_lm
 from ..common.options import check_positive, flag, option, register_architectures, sizes_of
 from .model import MaskedLM, MaskedLMSizes
 

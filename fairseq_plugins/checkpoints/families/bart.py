@@ -17,7 +17,7 @@ from ..layouts import (
     layout_from,
     size_options,
 )
-from ..opening import Checkpoint, differing
+from ..opening import Checkpoint, differing, has_xlmr_shape
 from ..pretrained import PretrainedFile, convert_tensors
 from ..renaming import NameTable, stack_buffers, stack_renames
 from ..vocabulary import STYLES, Languages, as_dict, stock_languages
@@ -28,7 +28,7 @@ EXPECTED = (
     "an mBART (learned positions) or a dense NLLB or M2M-100 (sinusoidal positions, norms before "
     "the blocks): a fairseq checkpoint, or a Hugging Face folder of model_type mbart or m2m_100"
 )
-MODEL_TYPES = {"mbart": "mbart", "m2m_100": "nllb"}
+_FOLDER_FAMILIES = {"mbart": "mbart", "m2m_100": "nllb"}
 """``model_type`` of a Hugging Face folder -> family of its encoder."""
 
 SHARED = "shared.weight"
@@ -72,7 +72,7 @@ _WIRING_OPTIONS = {
 """Field of a layout -> fairseq's option."""
 
 
-def convert(checkpoint: Checkpoint) -> PretrainedFile:
+def convert_bart(checkpoint: Checkpoint) -> PretrainedFile:
     """Convert the encoder of an mBART, NLLB or M2M-100.
 
     Raises:
@@ -98,19 +98,13 @@ def convert(checkpoint: Checkpoint) -> PretrainedFile:
 def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
     options = checkpoint.options
     checkpoint.refuse(differing(options, _FOLDER_WIRED), EXPECTED)
-    family, copies = MODEL_TYPES[str(checkpoint.model_type)], ((SHARED, f"encoder.{WORDS}"),)
-    model = convert_tensors(checkpoint, NAMES, FOLDER_SIZES, EXPECTED, family, copies=copies)
+    family, copies = _FOLDER_FAMILIES[str(checkpoint.model_type)], ((SHARED, f"encoder.{WORDS}"),)
+    model = convert_tensors(checkpoint, NAMES, FOLDER_SIZES, EXPECTED, family, copies)
     model.wiring["scale_embedding"] = bool(options.get("scale_embedding", family == "nllb"))
     if options.get("activation_function"):
         model.wiring["activation"] = options["activation_function"]
     model.stated_languages = Languages(style=STYLES[family])
     return model
-
-
-def has_xlmr_shape(names: Mapping[str, Any]) -> bool:
-    """Return True for learned positions, a norm after the embedding, none after the last layer."""
-    required = (f"encoder.{POSITIONS}", "encoder.layernorm_embedding.weight")
-    return all(name in names for name in required) and "encoder.layer_norm.weight" not in names
 
 
 def find_wiring(model: PretrainedFile) -> None:

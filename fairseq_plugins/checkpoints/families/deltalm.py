@@ -1,7 +1,5 @@
 """DeltaLM: the release, with embeddings beside the sides, and this package's checkpoints."""
 
-import re
-
 from ..opening import Checkpoint, open_checkpoint
 from ..pretrained import PretrainedFile, convert_tensors
 from ..reading import PathLike
@@ -29,16 +27,6 @@ NAMES = NameTable(
     },
     dropped={**stack_buffers(_ENCODER), **stack_buffers(_DECODER)},
 )
-_OWN_NAME = re.compile(rf"(?:src|tgt)_embedding\..*|decoder{_LAYER}(?:fc3|ffn_1\.fc1)\..*")
-
-
-def recognises(checkpoint: Checkpoint) -> bool:
-    """Return True for a DeltaLM, released or of this package."""
-    if checkpoint.is_folder:
-        return False
-    is_released = "weights" in checkpoint.entries
-    is_named = checkpoint.arch.startswith("deltalm")
-    return is_released or is_named or any(map(_OWN_NAME.fullmatch, checkpoint.tensors))
 
 
 def convert_encoder(checkpoint: Checkpoint) -> PretrainedFile:

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import CheckpointError, fingerprint, read_checkpoint, versions, write_masked_lm
 from fairseq_plugins.checkpoints.export import export_checkpoint, from_json, import_checkpoint, to_json
-from fairseq_plugins.checkpoints.readers import read_masked_lm
+from fairseq_plugins.checkpoints.masked_lm import read_masked_lm
 from tests import builders
 
 EXPORT = ("export", "--format", "safetensors")

@@ -7,7 +7,7 @@ import torch
 
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import CheckpointError
-from fairseq_plugins.checkpoints.readers import read_encoder
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.vocabulary import read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags

@@ -11,7 +11,7 @@ from fairseq_plugins.checkpoints import (
     read_masked_lm,
     write_masked_lm,
 )
-from fairseq_plugins.checkpoints.readers import read_encoder
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.masked_lm.model import MaskedLMSizes
 from tests.unit.checkpoints.builders import SIZES, assert_same, masked_lm_tensors
 

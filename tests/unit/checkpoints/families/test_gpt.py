@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError
+from fairseq_plugins.checkpoints.families.gpt import read_causal_lm
 from fairseq_plugins.checkpoints.layouts import expected_shapes
-from fairseq_plugins.checkpoints.readers import read_causal_lm
 from tests import gpt_builders
 
 WIDTH = gpt_builders.WIDTH

@@ -8,8 +8,8 @@ import safetensors.torch
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.layouts import FAMILIES, expected_shapes, family_layout
-from fairseq_plugins.checkpoints.readers import read_encoder
 from tests import deltalm_builders, nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
 from tests.unit.checkpoints.builders import put

@@ -8,10 +8,9 @@ from fairseq.data import Dictionary
 
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import CheckpointError
-from fairseq_plugins.checkpoints.dictionary import write_dictionary
+from fairseq_plugins.checkpoints.encoders import read_encoder, write_dictionary
 from fairseq_plugins.checkpoints.fitting import explain_difference
-from fairseq_plugins.checkpoints.readers import read_encoder
-from fairseq_plugins.checkpoints.rows import tokenizer_entries
+from fairseq_plugins.checkpoints.tokenizers import tokenizer_entries
 from fairseq_plugins.checkpoints.vocabulary import languages_of, read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
