@@ -16,8 +16,8 @@ from torch import Tensor
 from ..own_commands import forward
 from .inspection import CheckpointError
 from .loading import listing
+from .metadata import stamped
 from .reading import PathLike, model_of, read_checkpoint
-from .versions import stamped
 from .vocabulary import as_dict
 from .writing import save_checkpoint, tied_names
 

@@ -23,11 +23,11 @@ from torch import Tensor
 from data_prep.files import atomic_path, sha256
 
 from ..own_commands import forward
-from . import reading, versions
+from . import metadata, reading
 from .families.veco import write_veco
 from .inspection import CheckpointError
 from .loading import listing
-from .stored_options import DEEPEST_CONTENT, check_options
+from .metadata import DEEPEST_CONTENT, check_options
 from .vocabulary import read_json
 from .writing import save_checkpoint, save_tensors, start_state, tied_names
 
@@ -37,7 +37,7 @@ WEIGHTS, CONFIG, LAYOUT = "model.safetensors", "config.json", 1
 SECTIONS = ("model", "task", "criterion", "dataset", "generation", "bpe", "tokenizer", "scoring")
 """Sections of a run's configuration that describe the model or its decoding."""
 _TEXTS = ("tied", "types", "dictionaries")  # entries that are objects of text
-_REQUIRED = (versions.KEY, "layout", "fingerprint", "training", "task_state", *_TEXTS)
+_REQUIRED = (metadata.VERSIONS, "layout", "fingerprint", "training", "task_state", *_TEXTS)
 
 
 def export_checkpoint(
@@ -129,8 +129,8 @@ def _config(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
         **config,
         "types": types,
         "layout": LAYOUT,
-        versions.KEY: versions.stamp(),
-        "written_by": state.get(versions.KEY),
+        metadata.VERSIONS: metadata.stamp(),
+        "written_by": state.get(metadata.VERSIONS),
     }
 
 
@@ -201,9 +201,9 @@ def _read_config(folder: Path) -> Dict[str, Any]:
     if not file.is_file() or not (folder / WEIGHTS).is_file():
         raise CheckpointError(f"export {folder}: expected a folder with {CONFIG} and {WEIGHTS}")
     config = read_json(file, "an export")
-    if versions.KEY not in config:
-        raise CheckpointError(f"{file}: was not written by this package, {versions.KEY} is missing")
-    versions.check_versions(config, str(file))
+    if metadata.VERSIONS not in config:
+        raise CheckpointError(f"{file}: was not written by this package, {metadata.VERSIONS} is missing")
+    metadata.check_versions(config, str(file))
     missing = [name for name in _REQUIRED if name not in config]
     if missing or not ("cfg" in config or "args" in config) or config["layout"] != LAYOUT:
         expected = f"expected layout {LAYOUT} with {', '.join(_REQUIRED)} and cfg or args"
@@ -311,7 +311,7 @@ def import_folder(folder: str, checkpoint: str) -> None:
     A checkpoint that exists stays; CheckpointError unless it has the tensors of the folder.
     """
     file = Path(folder) / CONFIG
-    is_veco = file.is_file() and versions.KEY not in read_json(file, "an export")
+    is_veco = file.is_file() and metadata.VERSIONS not in read_json(file, "an export")
     if Path(checkpoint).is_file():
         fingerprint = None if is_veco else _read_config(Path(folder))["fingerprint"]
         model = reading.read_checkpoint(checkpoint).get("model") if fingerprint else None

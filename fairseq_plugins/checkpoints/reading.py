@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from .inspection import CheckpointError, DamagedCheckpoint, check_file
-from .stored_options import check_options
-from .versions import check_versions
+from .metadata import check_options, check_versions
 
 PathLike = Union[str, "os.PathLike[str]"]
 AllowedGlobal = Tuple[Any, str]

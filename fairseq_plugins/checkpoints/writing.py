@@ -17,8 +17,8 @@ from .inspection import CheckpointError
 from .layouts import WORDS, masked_lm_shapes
 from .loading import check_shapes, listing
 from .masked_lm import EMBEDDING_NAMES, EPSILON, FOLDER_SIZES, LAYER_NAMES, MODEL_TYPE, OUTPUT
+from .metadata import stamped
 from .reading import FINGERPRINT, PathLike, fingerprint
-from .versions import stamped
 from .vocabulary import CONFIG_NAME
 
 

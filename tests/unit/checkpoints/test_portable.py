@@ -12,7 +12,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
 from fairseq_plugins.__main__ import main
-from fairseq_plugins.checkpoints import CheckpointError, fingerprint, read_checkpoint, versions, write_masked_lm
+from fairseq_plugins.checkpoints import CheckpointError, fingerprint, metadata, read_checkpoint, write_masked_lm
 from fairseq_plugins.checkpoints.export import export_checkpoint, from_json, import_checkpoint, to_json
 from fairseq_plugins.checkpoints.masked_lm import read_masked_lm
 from tests import builders
@@ -91,14 +91,14 @@ def test_round_trip_is_bit_equal_and_loads_in_fairseq(tmp_path, data, case):
     config = json.loads(files[0].read_text(encoding="utf-8"))
     assert config["fingerprint"] == fingerprint(state["model"])
     assert config["training"] == {"criterion_name": "C", "optimizer_name": "O", "num_updates": 7, "epoch": 3}
-    assert config[versions.KEY] == config["written_by"] == versions.stamp()
+    assert config[metadata.VERSIONS] == config["written_by"] == metadata.stamp()
     assert not {"optimizer", "checkpoint", "common"} & set(config["cfg"])
     if case == "sga":  # what other programs read
         assert_bit_equal(safetensors.torch.load_file(files[-1]), state["model"])
     import_checkpoint(tmp_path / "folder", tmp_path / "back.pt")
     found = read_checkpoint(tmp_path / "back.pt")
     assert_bit_equal(found["model"], state["model"])
-    assert found[versions.KEY] == versions.stamp() and "last_optimizer_state" not in found
+    assert found[metadata.VERSIONS] == metadata.stamp() and "last_optimizer_state" not in found
     assert set(found["extra_state"]) == {"train_iterator"} and found["extra_state"]["train_iterator"]["epoch"] == 3
     assert found["optimizer_history"][-1]["num_updates"] == 7
     for section in ("model", "criterion", "generation"):

@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils, utils
 from fairseq.models.fconv import FConvModel
 
 from fairseq_plugins.checkpoints import CheckpointError, read_checkpoint
-from fairseq_plugins.checkpoints.stored_options import EVALUATED, STOCK_ADDRESSES, literal
+from fairseq_plugins.checkpoints.metadata import EVALUATED, STOCK_ADDRESSES, literal
 
 CODE = "[__import__('os').getpid()]"
 ADDRESS = "https://example.org/codes"
