@@ -70,9 +70,10 @@ def fit_rows(
         ValueError: the policy does not allow the change; says where the difference may come from.
     """
     rows, vocab = tensor.size(0), target.size(0)
-    valid, effect = "truncate", "leaves the file's last rows out"
     if vocab > rows:
         valid, effect = "extend", "gives random values to the rows beyond the file's"
+    else:
+        valid, effect = "truncate", "leaves the file's last rows out"
     choice = f"{options.rows_option} {options.rows}"
     if options.rows != valid:
         raise ValueError(
@@ -168,19 +169,17 @@ class Filler:
             return
         dictionary = getattr(self.model, side).dictionary
         index = dictionary.index(MASK) if MASK in dictionary else None
-        for name in list(self.tensors):
+        for name, tensor in list(self.tensors.items()):
             if not name.startswith(side) or not _WORDS.fullmatch(name):
                 continue
-            tensor = self.tensors[name]
             place = "the last row" if row == tensor.size(0) - 1 else f"row {row:,}"
-            if index not in (None, row):
-                difference = (
-                    f"{MASK} is entry {index} of the dictionary, but {place} of {self.origin}"
-                )
-                raise ValueError(f"{difference}; {self.options.dictionary}")
             if index is None:
-                self.tensors[name] = torch.cat([tensor[:row], tensor[row + 1 :]])
-                self.changes[name] = f"without {place}, {MASK}, which the dictionary does not have"
+                change = f"without {place}, {MASK}, which the dictionary does not have"
+                self._replace(name, torch.cat([tensor[:row], tensor[row + 1 :]]), change)
+            elif index != row:
+                entry = f"{MASK} is entry {index} of the dictionary"
+                remedy = self.options.dictionary
+                raise ValueError(f"{entry}, but {place} of {self.origin}; {remedy}")
 
     def fit(self) -> None:
         """Bring words and positions to the rows of the model; leave every other tensor."""
@@ -193,14 +192,16 @@ class Filler:
                 unused = getattr(self.model, side, self.model).padding_idx + 1
                 option = self.options.positions[side]
                 fitted = fit_positions(tensor, target.size(0), unused, self.origin, option)
+                self._replace(name, *fitted)
             elif _WORDS.fullmatch(name):
-                fitted = fit_rows(tensor, target, self.options, self.origin)
-            else:
-                continue
-            self.tensors[name] = fitted[0]
-            self.changes[name] = "; ".join([*filter(None, [self.changes.get(name)]), fitted[1]])
+                self._replace(name, *fit_rows(tensor, target, self.options, self.origin))
 
-    def tie(self) -> None:
+    def _replace(self, name: str, tensor: Tensor, change: str) -> None:
+        self.tensors[name] = tensor
+        earlier = self.changes.get(name)
+        self.changes[name] = f"{earlier}; {change}" if earlier else change
+
+    def _tie(self) -> None:
         """Start an output projection that is not tied as the decoder's embedding.
 
         Raises:
@@ -212,15 +213,17 @@ class Filler:
         if is_shared and not torch.equal(self.tensors[f"encoder.{WORDS}"], words):
             remedy = f"leave {self.options.shared} out"
             raise ValueError(f"{self.origin} has different source and target embeddings; {remedy}")
-        if _OUTPUT not in self.tensors and not decoder.share_input_output_embed:
-            self.changes[_OUTPUT] = f"a copy of {_DECODER_WORDS}"
-        output = self.tensors.setdefault(_OUTPUT, words)
-        if decoder.share_input_output_embed and not torch.equal(output, words):
+        is_tied = decoder.share_input_output_embed
+        if _OUTPUT not in self.tensors:
+            self.tensors[_OUTPUT] = words
+            if not is_tied:
+                self.changes[_OUTPUT] = f"a copy of {_DECODER_WORDS}"
+        elif is_tied and not torch.equal(self.tensors[_OUTPUT], words):
             remedy = f"leave {self.options.tied} out"
             raise ValueError(f"{self.origin} has an output projection of its own; {remedy}")
 
     def load(
-        self, sources: Optional[Dict[str, str]] = None, random: Sequence[str] = ()
+        self, sources: Optional[Mapping[str, str]] = None, random: Sequence[str] = ()
     ) -> LoadReport:
         """Fit all tensors, tie what the model ties, load them strictly, and log their sources.
 
@@ -236,22 +239,22 @@ class Filler:
         """
         self.fit()
         if sources is not None and _DECODER_WORDS in self.tensors:
-            self.tie()
+            self._tie()
             sources = {_OUTPUT: sources[_DECODER_WORDS], **sources}
         try:
             report = load(self.model, self.tensors, allow_missing=(*MARKERS, *random))
         except ValueError as error:
             raise ValueError(f"{self.origin}: {error}") from error
+        reasons = {**report.reasons, **self.changes}
         if sources is None:
             logger.info("%s: %s", self.origin, report.summary())
-            reasons = {**report.reasons, **self.changes}
         else:
-            reasons = {**report.reasons, **self.changes, **self._reasons(report, sources)}
+            reasons.update(self._explain(report, sources))
         for name, change in self.changes.items():
             logger.info("%s: %s: %s", self.origin, name, change)
         return replace(report, reasons=reasons)
 
-    def _reasons(self, report: LoadReport, sources: Mapping[str, str]) -> Dict[str, str]:
+    def _explain(self, report: LoadReport, sources: Mapping[str, str]) -> Dict[str, str]:
         """Log the sources of the tensors, and return the reason of each."""
         used = {name: sources[name] for name in report.loaded if name in sources}
         logger.info("%s: filled %s", self.origin, ", ".join(fold(used.items())))
@@ -260,5 +263,6 @@ class Filler:
             is_marker = any(re.fullmatch(marker, name) for marker in MARKERS)
             reasons[name] = "of the layout itself" if is_marker else "random"
         for name, source in used.items():
-            reasons[name] = "; ".join([source, *filter(None, [self.changes.get(name)])])
+            change = self.changes.get(name)
+            reasons[name] = f"{source}; {change}" if change else source
         return reasons

@@ -161,37 +161,42 @@ def epsilon_problems(options: Mapping[str, Any], name: str) -> List[str]:
     return [] if sound else [f"{name} = {epsilon!r}, expected a small number above 0"]
 
 
+def expected_shapes(layout: StackLayout) -> Dict[str, Tuple[int, ...]]:
+    """Return the shape of every tensor of an encoder or causal language model."""
+    width, inner = layout.embed_dim, layout.ffn_dim
+    shapes: Dict[str, Tuple[int, ...]] = {WORDS: (layout.vocab_size, width)}
+    has_last_norm = layout.normalize_before
+    if layout.learned_positions:
+        shapes[POSITIONS] = (layout.max_positions + layout.padding_idx + 1, width)
+    if isinstance(layout, EncoderLayout) and layout.segments:
+        shapes["segment_embeddings.weight"] = (layout.segments, width)
+    if isinstance(layout, CausalLMLayout):
+        has_last_norm = layout.final_norm
+        if not layout.tied:
+            shapes["output_projection.weight"] = (layout.vocab_size, width)
+    if layout.layernorm_embedding:
+        shapes.update(_norm_shapes("layernorm_embedding", width))
+    if has_last_norm:
+        shapes.update(_norm_shapes("layer_norm", width))
+    block = {**attention_shapes("self_attn", width), **_norm_shapes("final_layer_norm", width)}
+    block.update({"fc1.weight": (inner, width), "fc1.bias": (inner,)})
+    block.update({"fc2.weight": (width, inner), "fc2.bias": (width,)})
+    for layer in range(layout.layers):
+        shapes.update({f"layers.{layer}.{name}": shape for name, shape in block.items()})
+    return shapes
+
+
 def attention_shapes(name: str, width: int) -> Dict[str, Tuple[int, ...]]:
     """Return the shapes of an attention block and of the norm behind it."""
-    shapes: Dict[str, Tuple[int, ...]] = dict.fromkeys(
-        (f"{name}_layer_norm.weight", f"{name}_layer_norm.bias"), (width,)
-    )
+    shapes = _norm_shapes(f"{name}_layer_norm", width)
     for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
         shapes[f"{name}.{projection}.weight"] = (width, width)
         shapes[f"{name}.{projection}.bias"] = (width,)
     return shapes
 
 
-def expected_shapes(layout: StackLayout) -> Dict[str, Tuple[int, ...]]:
-    """Return the shape of every tensor of an encoder or causal language model."""
-    width, inner = layout.embed_dim, layout.ffn_dim
-    shapes: Dict[str, Tuple[int, ...]] = {WORDS: (layout.vocab_size, width)}
-    if layout.learned_positions:
-        shapes[POSITIONS] = (layout.max_positions + layout.padding_idx + 1, width)
-    if getattr(layout, "segments", 0):
-        shapes["segment_embeddings.weight"] = (layout.segments, width)  # type: ignore[attr-defined]
-    if not getattr(layout, "tied", True):
-        shapes["output_projection.weight"] = (layout.vocab_size, width)
-    has_last_norm = getattr(layout, "final_norm", layout.normalize_before)
-    norms = ["layernorm_embedding"] * layout.layernorm_embedding + ["layer_norm"] * has_last_norm
-    shapes.update({f"{norm}.{kind}": (width,) for norm in norms for kind in ("weight", "bias")})
-    block = attention_shapes("self_attn", width)
-    block.update({"fc1.weight": (inner, width), "fc1.bias": (inner,), "fc2.weight": (width, inner)})
-    for name in ("fc2.bias", "final_layer_norm.weight", "final_layer_norm.bias"):
-        block[name] = (width,)
-    for layer in range(layout.layers):
-        shapes.update({f"layers.{layer}.{name}": shape for name, shape in block.items()})
-    return shapes
+def _norm_shapes(name: str, width: int) -> Dict[str, Tuple[int, ...]]:
+    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
 
 
 def masked_lm_shapes(sizes: Mapping[str, int]) -> Dict[str, Tuple[int, ...]]:
@@ -199,8 +204,6 @@ def masked_lm_shapes(sizes: Mapping[str, int]) -> Dict[str, Tuple[int, ...]]:
     stack = expected_shapes(family_layout("xlmr", **sizes))
     shapes = {f"sentence_encoder.{name}": shape for name, shape in stack.items()}
     width = sizes["embed_dim"]
-    shapes["lm_head.dense.weight"] = (width, width)
-    shapes["lm_head.bias"] = (sizes["vocab_size"],)
-    for name in ("dense.bias", "layer_norm.weight", "layer_norm.bias"):
-        shapes[f"lm_head.{name}"] = (width,)
-    return shapes
+    shapes.update({"lm_head.dense.weight": (width, width), "lm_head.dense.bias": (width,)})
+    shapes.update(_norm_shapes("lm_head.layer_norm", width))
+    return {**shapes, "lm_head.bias": (sizes["vocab_size"],)}

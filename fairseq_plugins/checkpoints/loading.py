@@ -37,11 +37,10 @@ class LoadReport:
         names: Tuple[str, ...] = getattr(self, group)
         parts = []
         for pattern, rows in fold((name,) for name in names).items():
-            reasons = {self.reasons.get(name, "") for (name,) in rows}
-            parts.append(
-                pattern + (f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else "")
-            )
-        return f"{group} {len(names)}" + (f": {', '.join(parts)}" if parts else "")
+            reasons = {self.reasons.get(name) for (name,) in rows}
+            reason = reasons.pop() if len(reasons) == 1 else None
+            parts.append(f"{pattern} ({reason})" if reason else pattern)
+        return f"{group} {len(names)}: {', '.join(parts)}" if parts else f"{group} 0"
 
 
 def fold(rows: Iterable[Sequence[str]]) -> Dict[str, List[Sequence[str]]]:
@@ -52,14 +51,18 @@ def fold(rows: Iterable[Sequence[str]]) -> Dict[str, List[Sequence[str]]]:
     """
     groups: Dict[Tuple[str, ...], List[Sequence[str]]] = {}
     for row in rows:
-        groups.setdefault(tuple(_NUMBER.sub("{}", name) for name in row), []).append(row)
+        patterns = tuple(_NUMBER.sub("{}", name) for name in row)
+        groups.setdefault(patterns, []).append(row)
     folded: Dict[str, List[Sequence[str]]] = {}
     for patterns, members in groups.items():
         if len(members) == 1 or any(pattern.count("{}") > 1 for pattern in patterns):
             folded.update({" from ".join(row): [row] for row in members})
         else:
-            columns = zip(patterns, zip(*members))
-            folded[" from ".join(_fold_column(*column) for column in columns)] = members
+            columns = [
+                _fold_column(pattern, [row[column] for row in members])
+                for column, pattern in enumerate(patterns)
+            ]
+            folded[" from ".join(columns)] = members
     return folded
 
 

@@ -73,6 +73,13 @@ def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
         temporary.chmod(0o666 & ~mask)  # safetensors lets only their owner read them
 
 
+def write_json(content: Mapping[str, Any], path: PathLike) -> None:
+    """Write a JSON object atomically, its keys sorted. Errors as of :func:`atomic_path`."""
+    text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
 def memory_of(tensor: Tensor) -> Tuple[Any, ...]:
     """Return what two names of one tensor share: device, memory, shape, strides and dtype."""
     return tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
@@ -143,9 +150,7 @@ def write_masked_lm(
         "torch_dtype": str(dtype).rsplit(".", 1)[-1],
         "type_vocab_size": 1,
     }
-    with atomic_path(Path(folder) / CONFIG_NAME) as temporary:
-        text = json.dumps(config, indent=2, sort_keys=True)
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_json(config, Path(folder) / CONFIG_NAME)
     return fingerprint(rounded)
 
 
