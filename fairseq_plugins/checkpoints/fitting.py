@@ -56,12 +56,7 @@ class FitOptions(NamedTuple):
 def fit_rows(
     tensor: Tensor, target: Tensor, options: FitOptions, origin: str
 ) -> Tuple[Tensor, str]:
-    """Fit a token embedding to the number of entries of the dictionary.
-
-    Args:
-        tensor: of the file. (rows, C).
-        target: of the model, at random. (V, C).
-        origin: name of the file, for messages.
+    """Fit a token embedding of the file, (rows, C), to that of the model, (V, C), at random.
 
     Returns:
         the embedding, (V, C), and a description of the change.
@@ -91,18 +86,14 @@ def fit_rows(
 def fit_positions(
     tensor: Tensor, rows: int, unused: int, origin: str, option: str
 ) -> Tuple[Tensor, str]:
-    """Cut a position embedding to a number of rows.
+    """Cut a position embedding to a number of rows. Raises ValueError: the file has fewer.
 
     Args:
-        tensor: of the file. (its rows, C).
         unused: rows before that of the first position.
         option: of the longest input, for messages.
 
     Returns:
         the embedding, (rows, C), and a description of the change.
-
-    Raises:
-        ValueError: the file has fewer positions.
     """
     available, longest = tensor.size(0) - unused, rows - unused
     if longest > available:
@@ -159,11 +150,8 @@ class Filler:
     def drop_mask_row(self, side: str, row: Optional[int]) -> None:
         """Drop the row of ``<mask>`` from the words of a side whose dictionary has no ``<mask>``.
 
-        Args:
-            row: None if the file has no such row.
-
-        Raises:
-            ValueError: ``<mask>`` is another entry of the dictionary.
+        ``row`` is None if the file has no such row. Raises ValueError if ``<mask>`` is another
+        entry of the dictionary.
         """
         if row is None:
             return
@@ -202,10 +190,9 @@ class Filler:
         self.changes[name] = f"{earlier}; {change}" if earlier else change
 
     def _tie(self) -> None:
-        """Start an output projection that is not tied as the decoder's embedding.
+        """Start an output projection that the file lacks as the decoder's embedding.
 
-        Raises:
-            ValueError: the model ties tensors that differ in the file.
+        Raises ValueError if the model ties tensors that differ in the file.
         """
         encoder, decoder = self.model.encoder, self.model.decoder
         words = self.tensors[_DECODER_WORDS]

@@ -1,7 +1,7 @@
 """Sizes and wiring of transformer stacks, and the shapes of their tensors in fairseq's names."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Tuple, cast
 
 from .inspection import CheckpointError
 
@@ -123,11 +123,7 @@ def size_options(side: str, positions: str) -> Dict[str, str]:
 
 
 def family_layout(family: str, **sizes: Any) -> EncoderLayout:
-    """Return the usual layout of a family with these sizes and deviations of the wiring.
-
-    Raises:
-        ValueError: an unknown family.
-    """
+    """Return the usual layout of a family with these sizes and deviations of the wiring."""
     if family not in FAMILIES:
         raise ValueError(f"encoder family {family!r} is unknown; valid: {', '.join(FAMILIES)}")
     return EncoderLayout(family=family, **{**FAMILIES[family], **sizes})
@@ -136,8 +132,7 @@ def family_layout(family: str, **sizes: Any) -> EncoderLayout:
 def layout_from(options: Mapping[str, Any], origin: str) -> EncoderLayout:
     """Return the layout that a checkpoint's options hold.
 
-    Raises:
-        CheckpointError: fields that are missing, unknown or of another type.
+    Raises CheckpointError for fields that are missing, unknown or of another type.
     """
     try:
         layout = family_layout(**options)
@@ -145,12 +140,10 @@ def layout_from(options: Mapping[str, Any], origin: str) -> EncoderLayout:
         message = f"{origin}: its encoder_layout: {error}; valid: fields of EncoderLayout"
         raise CheckpointError(message) from error
     for field in fields(layout):
-        entry, kind = getattr(layout, field.name), field.type
-        if not isinstance(entry, (int, float) if kind is float else kind):  # type: ignore[arg-type]
-            expected = getattr(kind, "__name__", kind)
-            raise CheckpointError(
-                f"{origin}: its encoder_layout has {field.name} = {entry!r}, expected {expected}"
-            )
+        entry, kind = getattr(layout, field.name), cast(type, field.type)
+        if not isinstance(entry, (int, float) if kind is float else kind):
+            problem = f"{field.name} = {entry!r}, expected {kind.__name__}"
+            raise CheckpointError(f"{origin}: its encoder_layout has {problem}")
     return layout
 
 

@@ -161,9 +161,8 @@ _FOLDER_WIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
 
 _TOP = r"(?:model_fast\.)?(?:(?:encoder|decoder)\.)?"
 _STACK = _TOP + r"sentence_encoder\."
-_SEQUENCE_PARTS = (
-    "embed_tokens|embed_positions|layers|layernorm_embedding|layer_norm|output_projection"
-)
+_STACK_PARTS = r"(?:embed_(?:tokens|positions)|layers|layernorm_embedding|layer_norm)"
+_BERT_PARTS = r"(?:masked_lm_pooler|lm_head_transform_weight|lm_output_learned_bias)"
 FAIRSEQ_NAMES = NameTable(
     renames={
         **stack_renames(_STACK, "encoder."),
@@ -173,17 +172,13 @@ FAIRSEQ_NAMES = NameTable(
         **stack_buffers(_STACK),
         _TOP + r"classification_heads\..*": "classification head, unused by a masked LM",
         r"model_slow\..*": "InfoXLM's momentum copy",
-        r"queue|enqueue_cnt|queue_ptr|proj_matrix_(?:fast|slow)": (
-            "InfoXLM's contrastive training state"
-        ),
+        r"queue|enqueue_cnt|queue_ptr|proj_matrix_(?:fast|slow)": "InfoXLM's training state",
     },
     refused={
         _STACK + r"layer_norm\.(?:weight|bias)": "is a pre-norm model, as XLM-R XL and XXL are",
         _STACK + r"segment_embeddings\.weight": "is a BERT with segment embeddings",
-        r"encoder\.(?:masked_lm_pooler|lm_head_transform_weight|lm_output_learned_bias)\b.*": (
-            "is a fairseq BERT"
-        ),
-        rf"(?:encoder|decoder)\.(?:{_SEQUENCE_PARTS})\b.*": (
+        rf"encoder\.{_BERT_PARTS}\b.*": "is a fairseq BERT",
+        rf"(?:encoder|decoder)\.(?:{_STACK_PARTS}|output_projection)\b.*": (
             "is an encoder-decoder or language model such as mBART"
         ),
     },

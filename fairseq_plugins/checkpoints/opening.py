@@ -79,8 +79,7 @@ class Checkpoint:
 def find_weights(path: Path) -> Path:
     """Return the weights file that a path means: itself, or the one in the folder.
 
-    Raises:
-        CheckpointError: no weights in the folder, several files, or weights in parts.
+    Raises CheckpointError for no weights in the folder, several files, or weights in parts.
     """
     if not path.is_dir():
         return path
@@ -90,9 +89,8 @@ def find_weights(path: Path) -> Path:
         raise CheckpointError(f"checkpoint {path}: holds {names}; name the file that is meant")
     if present:
         return path / present[0]
-    reason = "the folder has no weights"
-    if any(path.glob("*.index.json")):
-        reason = "its weights are split over several files"
+    is_split = any(path.glob("*.index.json"))
+    reason = "its weights are split over several files" if is_split else "the folder has no weights"
     names = ", ".join(_WEIGHT_NAMES)
     raise CheckpointError(f"checkpoint {path}: {reason}; expected one of {names}")
 

@@ -5,7 +5,6 @@ fairseq's and Hugging Face's names differ by ``model.`` and ``shared`` only.
 
 import logging
 from dataclasses import asdict
-from typing import Any, Dict, Mapping
 
 from ..inspection import CheckpointError
 from ..layouts import (
@@ -120,31 +119,27 @@ def find_wiring(model: PretrainedFile) -> None:
     if options.get("no_token_positional_embeddings"):
         reason = "was trained with no_token_positional_embeddings, expected positions"
         raise CheckpointError(f"{origin}: {reason}")
-    for field, option in _WIRING_OPTIONS.items():
-        if options.get(option) is not None:
-            model.wiring[field] = options[option]
     if options.get("activation_fn") is None:
         logger.warning("%s: its options lack activation_fn: that of its family is taken", origin)
     if options.get("no_scale_embedding") is not None:
         model.wiring["scale_embedding"] = not options["no_scale_embedding"]
-    for field, actual in _wiring_of_tensors(model.tensors).items():
-        option = _WIRING_OPTIONS[field]
-        if options.get(option) is not None and bool(options[option]) != actual:
+    actual = {
+        # fairseq has a last norm with norms before the blocks, and only then.
+        "normalize_before": "encoder.layer_norm.weight" in model.tensors,
+        "layernorm_embedding": "encoder.layernorm_embedding.weight" in model.tensors,
+    }
+    if f"encoder.{POSITIONS}" in model.tensors:
+        # Without a table, positions may be sinusoids, or the table is lost: the options tell.
+        actual["learned_positions"] = True
+    for field, option in _WIRING_OPTIONS.items():
+        stated = options.get(option)
+        if field in actual and stated is not None and bool(stated) != actual[field]:
             text = "%s: its options say %s = %s, its tensors %s"
-            logger.warning(text, origin, option, not actual, actual)
-        model.wiring[field] = actual
+            logger.warning(text, origin, option, not actual[field], actual[field])
+        if field in actual or stated is not None:
+            model.wiring[field] = actual.get(field, stated)
     style = STYLES.get(model.wiring["family"], "__{}__")
     model.stated_languages = stock_languages(model.checkpoint.entries, options, style)
-
-
-def _wiring_of_tensors(names: Mapping[str, Any]) -> Dict[str, bool]:
-    wiring = {
-        # fairseq has a last norm with norms before the blocks, and only then.
-        "normalize_before": "encoder.layer_norm.weight" in names,
-        "layernorm_embedding": "encoder.layernorm_embedding.weight" in names,
-    }
-    # Without a table, positions may be sinusoids, or the table is lost: the options tell.
-    return {**wiring, "learned_positions": True} if f"encoder.{POSITIONS}" in names else wiring
 
 
 # ---- Encoders that this package trained. ----

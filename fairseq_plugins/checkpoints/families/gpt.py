@@ -165,7 +165,7 @@ def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
     return model
 
 
-# ---- Entries of the tokenizers. ----
+# ---- Entries of the rows. ----
 
 _SPECIAL_IDS = {
     "</s>": "eos_token_id",

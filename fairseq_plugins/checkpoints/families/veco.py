@@ -165,12 +165,10 @@ def read_veco_folder(path: PathLike) -> PretrainedFile:
             tensors that are not accounted for.
     """
     checkpoint = open_checkpoint(path, EXPECTED)
-    problem = ""
     if not checkpoint.is_folder:
-        problem = "is a fairseq checkpoint, expected a Hugging Face folder"
-    elif not masked_lm.has_cross_attention(checkpoint.tensors):
-        problem = "has no cross_attention.* tensors, so it is no VECO"
-    checkpoint.refuse([problem] if problem else [], EXPECTED)
+        checkpoint.refuse(["is a fairseq checkpoint, expected a Hugging Face folder"], EXPECTED)
+    if not masked_lm.has_cross_attention(checkpoint.tensors):
+        checkpoint.refuse(["has no cross_attention.* tensors, so it is no VECO"], EXPECTED)
     model = masked_lm.convert_folder(checkpoint, NAMES, EXPECTED)
     model.name_rows(entries_beside(checkpoint.file), DICTIONARY_NAME)
     model.take({part: part for part in PARTS}, "a VECO")
@@ -213,10 +211,8 @@ def write_veco(folder: PathLike, checkpoint: PathLike) -> PretrainedFile:
     options = _stock_options(model.sizes)
     save_checkpoint(start_state(state, cfg={"model": options}), checkpoint)
     logger.info("wrote %s: %s", checkpoint, model.report.summary())
-    text = (
-        "%s: its embeddings are not scaled (no_scale_embedding): fine-tune it without a scale too"
-    )
-    logger.info(text, checkpoint)
+    advice = "(no_scale_embedding): fine-tune it without a scale too"
+    logger.info("%s: its embeddings are not scaled %s", checkpoint, advice)
     return model
 
 
