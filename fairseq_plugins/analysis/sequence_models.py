@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel, build_model
 from torch import Tensor
 
-from ..checkpoints.families.bart import SHARED
+from ..checkpoints.bart import SHARED
 from ..checkpoints.layouts import WORDS
 from ..checkpoints.opening import find_settings, find_weights
 from ..checkpoints.pretrained import PretrainedFile

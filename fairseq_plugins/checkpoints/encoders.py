@@ -25,10 +25,10 @@ ENCODER = (
 CONVERTERS = {
     "xlmr": ".masked_lm:convert_xlmr",
     "bert": ".masked_lm:convert_bert",
-    "own": ".families.bart:convert_own",
-    "deltalm": ".families.deltalm:convert_encoder",
-    "veco": ".families.veco:convert_encoder",
-    "bart": ".families.bart:convert_bart",
+    "own": ".bart:convert_own",
+    "deltalm": ".bart:convert_deltalm",
+    "veco": ".veco:convert_encoder",
+    "bart": ".bart:convert_bart",
 }
 
 

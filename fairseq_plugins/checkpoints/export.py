@@ -22,11 +22,11 @@ from torch import Tensor
 from data_prep.files import atomic_path, sha256
 
 from ..own_commands import forward
-from .families.veco import write_veco
 from .inspection import CheckpointError
 from .loading import listing
 from .metadata import DEEPEST_CONTENT, VERSIONS, check_options, check_versions, stamp
 from .reading import PathLike, fingerprint, model_of, read_checkpoint, read_safetensors
+from .veco import write_veco
 from .vocabulary import read_json
 from .writing import save_checkpoint, save_tensors, start_state, tied_names, write_json
 

@@ -34,7 +34,7 @@ MASKED_LM = (
     "a masked LM of XLM-R's shape: a fairseq checkpoint, a VECO that was pre-trained here, or a "
     "folder of model_type xlm-roberta"
 )
-CONVERTERS = {"xlmr": ".masked_lm:convert_xlmr", "veco": ".families.veco:convert_masked_lm"}
+CONVERTERS = {"xlmr": ".masked_lm:convert_xlmr", "veco": ".veco:convert_masked_lm"}
 
 
 def read_masked_lm(

@@ -211,7 +211,7 @@ def guess_veco(tensors: Mapping[str, Any]) -> bool:
 
     They are if they have XLM-R's shape, and a masked-LM head or a first decoder layer that equals a
     layer of the encoder. A fine-tuned VECO without its options cannot be told from a BART, which
-    ``families.bart`` refuses. This is the only place where the kind of a file is guessed.
+    ``bart`` refuses. This is the only place where the kind of a file is guessed.
     """
     return has_xlmr_shape(tensors) and (PRETRAINED_HERE in tensors or _is_one_stack(tensors))
 

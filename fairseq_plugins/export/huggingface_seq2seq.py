@@ -8,9 +8,8 @@ from typing import Any, Dict, List, Mapping, Tuple
 import torch
 from torch import Tensor
 
-from ..checkpoints import CheckpointError, read_checkpoint
-from ..checkpoints.families import bart
-from ..checkpoints.families.bart import SHARED
+from ..checkpoints import CheckpointError, bart, read_checkpoint
+from ..checkpoints.bart import SHARED
 from ..checkpoints.layouts import (
     PADDING_IDX,
     POSITIONS,

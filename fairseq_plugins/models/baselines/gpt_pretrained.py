@@ -8,8 +8,8 @@ from typing import Any, List, Sequence
 import torch
 from torch import Tensor
 
-from ...checkpoints.families.gpt import OUTPUT, read_causal_lm
 from ...checkpoints.fitting import MARKERS
+from ...checkpoints.gpt import OUTPUT, read_causal_lm
 from ...checkpoints.layouts import WORDS, size_options
 from ...checkpoints.loading import listing, load
 from ...checkpoints.pretrained import PretrainedFile

@@ -4,7 +4,7 @@ from typing import Any, Dict, Tuple
 
 from torch import Tensor
 
-from ...checkpoints.families.deltalm import read_deltalm
+from ...checkpoints.bart import read_deltalm
 from ...checkpoints.fitting import Filler, layer_sources
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.masked_lm import read_masked_lm

@@ -4,7 +4,7 @@ import pytest
 
 from fairseq_plugins.checkpoints import CheckpointError, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.checkpoints.families.veco import read_veco_folder
+from fairseq_plugins.checkpoints.veco import read_veco_folder
 from tests import nlu_builders, veco_builders
 from tests.unit.checkpoints import builders as masked_lms
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError
-from fairseq_plugins.checkpoints.families.gpt import read_causal_lm
+from fairseq_plugins.checkpoints.gpt import read_causal_lm
 from fairseq_plugins.checkpoints.layouts import expected_shapes
 from tests import gpt_builders
 

@@ -12,9 +12,10 @@ from typing import Any, Dict, Mapping, Optional
 import torch
 from torch import Tensor
 
-from .. import masked_lm
-from ..inspection import CheckpointError
-from ..layouts import (
+from . import masked_lm
+from .bart import SIZE_OPTIONS, find_wiring
+from .inspection import CheckpointError
+from .layouts import (
     MASK_ROW,
     PRETRAINED_HERE,
     WORDS,
@@ -22,14 +23,13 @@ from ..layouts import (
     masked_lm_shapes,
     size_options,
 )
-from ..loading import check_shapes
-from ..opening import Checkpoint, differing, open_checkpoint
-from ..pretrained import PARTS, PretrainedFile, convert_tensors
-from ..reading import PathLike
-from ..renaming import NameTable, stack_buffers, stack_renames
-from ..vocabulary import DICTIONARY_NAME, MASK, Languages, entries_beside
-from ..writing import save_checkpoint, start_state
-from .bart import SIZE_OPTIONS, find_wiring
+from .loading import check_shapes
+from .opening import Checkpoint, differing, open_checkpoint
+from .pretrained import PARTS, PretrainedFile, convert_tensors
+from .reading import PathLike
+from .renaming import NameTable, stack_buffers, stack_renames
+from .vocabulary import DICTIONARY_NAME, MASK, Languages, entries_beside
+from .writing import save_checkpoint, start_state
 
 logger = logging.getLogger(__name__)
 

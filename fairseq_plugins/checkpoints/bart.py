@@ -1,13 +1,13 @@
-"""mBART, mBART-50, NLLB and M2M-100, and the encoders that this package trained.
+"""Encoder-decoders: mBART, NLLB, M2M-100 and DeltaLM; and the encoders that this package trained.
 
-fairseq's and Hugging Face's names differ by ``model.`` and ``shared`` only.
+Of mBART, NLLB and M2M-100 the encoder is read, of DeltaLM also the whole. fairseq's and Hugging Face's names differ by ``model.`` and ``shared`` only.
 """
 
 import logging
 from dataclasses import asdict
 
-from ..inspection import CheckpointError
-from ..layouts import (
+from .inspection import CheckpointError
+from .layouts import (
     LANGUAGES_ENTRY,
     LAYOUT_ENTRY,
     POSITIONS,
@@ -16,10 +16,11 @@ from ..layouts import (
     layout_from,
     size_options,
 )
-from ..opening import Checkpoint, differing, has_xlmr_shape
-from ..pretrained import PretrainedFile, convert_tensors
-from ..renaming import NameTable, stack_buffers, stack_renames
-from ..vocabulary import STYLES, Languages, as_dict, stock_languages
+from .opening import Checkpoint, differing, has_xlmr_shape, open_checkpoint
+from .pretrained import PretrainedFile, convert_tensors
+from .reading import PathLike
+from .renaming import NameTable, stack_buffers, stack_renames
+from .vocabulary import DICTIONARY_NAME, STYLES, Languages, as_dict, entries_beside, stock_languages
 
 logger = logging.getLogger(__name__)
 
@@ -142,9 +143,56 @@ def find_wiring(model: PretrainedFile) -> None:
     model.stated_languages = stock_languages(model.checkpoint.entries, options, style)
 
 
+# ---- DeltaLM: the release, with embeddings beside the sides, and this package's. ----
+
+DELTALM = (
+    "a DeltaLM file: {'weights': …} with src_embedding.*, encoder.*, tgt_embedding.*, decoder.*; "
+    "or a fairseq checkpoint"
+)
+_SOURCE, _TARGET = r"(?:encoder|src_embedding)\.", r"(?:decoder|tgt_embedding)\."
+_LAYER = r"\.layers\.(\d+)\."
+DELTALM_NAMES = NameTable(
+    renames={
+        **stack_renames(_SOURCE, "encoder."),
+        **stack_renames(_TARGET, "decoder."),
+        rf"(encoder|decoder){_LAYER}(ffn_layer_norm\.(?:weight|bias))": r"\1.layers.\2.\3",
+        rf"encoder{_LAYER}ffn\.(fc1|fc2)\.(weight|bias)": r"encoder.layers.\1.\2.\3",
+        # The bottom network of an interleaved decoder block is fc3, fc4, the top one fc1, fc2.
+        rf"decoder{_LAYER}(?:ffn_1\.fc1|fc3)\.(weight|bias)": r"decoder.layers.\1.fc3.\2",
+        rf"decoder{_LAYER}(?:ffn_1\.fc2|fc4)\.(weight|bias)": r"decoder.layers.\1.fc4.\2",
+        rf"decoder{_LAYER}ffn_2\.(fc1|fc2)\.(weight|bias)": r"decoder.layers.\1.\2.\3",
+        r"decoder\.output_projection\.weight": "decoder.output_projection.weight",
+    },
+    dropped={**stack_buffers(_SOURCE), **stack_buffers(_TARGET)},
+)
+
+
+def convert_deltalm(checkpoint: Checkpoint) -> PretrainedFile:
+    """Convert a DeltaLM whose encoder alone is needed."""
+    model = convert_tensors(checkpoint, DELTALM_NAMES, SIZE_OPTIONS, DELTALM, "deltalm")
+    find_wiring(model)
+    return model
+
+
+def read_deltalm(path: PathLike) -> PretrainedFile:
+    """Read a whole DeltaLM, in the names of this package's model.
+
+    Returns:
+        the file; ``sizes`` are not filled in, for a released file does not tell its heads.
+
+    Raises:
+        CheckpointError: unreadable, or with tensors that are not accounted for.
+    """
+    checkpoint = open_checkpoint(path, DELTALM)
+    model = convert_tensors(checkpoint, DELTALM_NAMES, SIZE_OPTIONS, DELTALM)
+    model.name_rows(entries_beside(checkpoint.file), DICTIONARY_NAME)
+    model.take({"encoder.": "encoder.", "decoder.": "decoder."}, "a DeltaLM")
+    return model
+
+
 # ---- Encoders that this package trained. ----
 
-OWN_EXPECTED = "an nlu_encoder checkpoint of this package"
+OWN = "an nlu_encoder checkpoint of this package"
 OWN_NAMES = NameTable(
     renames={r"(encoder\.(?!version$).+)": r"\1"},
     dropped={
@@ -157,7 +205,7 @@ OWN_NAMES = NameTable(
 def convert_own(checkpoint: Checkpoint) -> PretrainedFile:
     """Convert an ``nlu_encoder`` checkpoint, whose options hold its whole layout."""
     size_names = {"layers": "", "heads": f"{LAYOUT_ENTRY}.heads"}
-    model = convert_tensors(checkpoint, OWN_NAMES, size_names, OWN_EXPECTED)
+    model = convert_tensors(checkpoint, OWN_NAMES, size_names, OWN)
     options = checkpoint.options
     layout = asdict(layout_from(as_dict(options[LAYOUT_ENTRY]), model.origin))
     model.stated_sizes = {name: layout.pop(name) for name in SIZES}

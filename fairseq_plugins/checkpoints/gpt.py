@@ -4,8 +4,8 @@ from typing import List, Optional
 
 import torch
 
-from .. import tokenizers
-from ..layouts import (
+from . import tokenizers
+from .layouts import (
     POSITIONS,
     WORDS,
     CausalLMLayout,
@@ -13,12 +13,12 @@ from ..layouts import (
     expected_shapes,
     size_options,
 )
-from ..loading import check_shapes
-from ..opening import Checkpoint, differing
-from ..pretrained import PretrainedFile, convert, convert_tensors
-from ..reading import PathLike
-from ..renaming import NameTable, stack_buffers, stack_renames
-from ..vocabulary import SPECIAL, find_dictionary, read_dictionary
+from .loading import check_shapes
+from .opening import Checkpoint, differing
+from .pretrained import PretrainedFile, convert, convert_tensors
+from .reading import PathLike
+from .renaming import NameTable, stack_buffers, stack_renames
+from .vocabulary import SPECIAL, find_dictionary, read_dictionary
 
 EXPECTED = (
     "a language model: a fairseq transformer_lm (decoder.embed_tokens, decoder.layers.*; no "
@@ -115,7 +115,7 @@ def read_causal_lm(
     Raises:
         CheckpointError: as :func:`read_masked_lm`.
     """
-    model = convert(path, {"gpt": ".families.gpt:convert_gpt"}, CAUSAL_LM)
+    model = convert(path, {"gpt": ".gpt:convert_gpt"}, CAUSAL_LM)
     model.take({"decoder.": ""}, "a language model")
     model.find_sizes(heads, label)
     is_tied = OUTPUT not in model.tensors

@@ -14,7 +14,7 @@ from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import CheckpointError, average, read_checkpoint, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.export import export_checkpoint, import_checkpoint
-from fairseq_plugins.checkpoints.families.veco import read_veco_folder
+from fairseq_plugins.checkpoints.veco import read_veco_folder
 from tests import nlu_builders, veco_builders
 from tests.unit.checkpoints import builders as masked_lms
 from tests.unit.checkpoints.builders import put, without

@@ -5,8 +5,8 @@ import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, load, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.checkpoints.families.veco import read_veco_folder
 from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
+from fairseq_plugins.checkpoints.veco import read_veco_folder
 from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders, veco_builders
