@@ -1,6 +1,7 @@
 """Encoder-decoders: mBART, NLLB, M2M-100 and DeltaLM; and the encoders that this package trained.
 
-Of mBART, NLLB and M2M-100 the encoder is read, of DeltaLM also the whole. fairseq's and Hugging Face's names differ by ``model.`` and ``shared`` only.
+Of mBART, NLLB and M2M-100 the encoder is read: fairseq's and Hugging Face's names differ by
+``model.`` and ``shared`` only. Of DeltaLM the encoder or the whole is read.
 """
 
 import logging

@@ -60,8 +60,7 @@ def export_checkpoint(
 
     Raises:
         CheckpointError: an unreadable checkpoint, no dictionaries, options that are no plain
-            values, tensors of a dtype that safetensors does not know, or numbers that float16
-            cannot hold.
+            values, a dtype unknown to safetensors, or numbers that float16 cannot hold.
     """
     state = read_checkpoint(checkpoint)
     model = model_of(state, checkpoint)
@@ -72,9 +71,10 @@ def export_checkpoint(
     if half:
         tensors = _halve(tensors, origin)
     files = _dictionaries(state, checkpoint, data) if dictionaries else []
-    config, hashes = _describe(state, origin), {file.name: sha256(file) for file in files}
+    config = _describe(state, origin)
     exported = {name: tensors[tied.get(name, name)] for name in model}
-    config.update(fingerprint=fingerprint(exported), tied=tied, dictionaries=hashes)
+    config.update(fingerprint=fingerprint(exported), tied=tied)
+    config["dictionaries"] = {file.name: sha256(file) for file in files}
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     try:
@@ -203,10 +203,9 @@ def _read_config(folder: Path) -> Dict[str, Any]:
         expected = f"expected layout {LAYOUT} with {', '.join(_REQUIRED)} and cfg or args"
         raise CheckpointError(f"{file}: {expected}; lacks {listing(missing)}")
     for name in ("training", "task_state", *_TEXTS):
-        entry = config[name]
-        is_sound = isinstance(entry, dict)
+        is_sound = isinstance(config[name], dict)
         if is_sound and name in _TEXTS:
-            is_sound = all(isinstance(text, str) for text in entry.values())
+            is_sound = all(isinstance(text, str) for text in config[name].values())
         if not is_sound:
             expected = f"expected an object under {name}, of text where it names things"
             raise CheckpointError(f"{file}: {expected}")
@@ -233,21 +232,19 @@ def _restore(folder: Path, config: Mapping[str, Any]) -> Dict[str, Tensor]:
 
 # ---- Plain values as JSON, and back, without losing what JSON cannot say. ----
 
-Types = Dict[str, str]
-"""JSON pointer -> "namespace", "tuple" or "float", the type before it became JSON."""
-
 _BUILDERS: Dict[str, Callable[[Any], Any]] = {
     "namespace": lambda options: argparse.Namespace(**options),
     "tuple": tuple,
     "float": float,
 }
+"""Type that JSON does not have -> function that restores it."""
 
 
-def to_json(value: Any, types: Types, pointer: str = "") -> Any:
+def to_json(value: Any, types: Dict[str, str], pointer: str = "") -> Any:
     """Turn a value into one that ``json`` writes and :func:`from_json` restores.
 
     Args:
-        types: receives the types that JSON does not have.
+        types: receives JSON pointer -> type, a key of ``_BUILDERS``.
         pointer: JSON pointer of the value.
 
     Raises:
@@ -267,11 +264,9 @@ def to_json(value: Any, types: Types, pointer: str = "") -> Any:
         if isinstance(value, tuple):
             types[pointer] = "tuple"
         return [to_json(member, types, f"{pointer}/{index}") for index, member in enumerate(value)]
-    raise CheckpointError(
-        f"{pointer or '/'}: {type(value).__name__} cannot be written as JSON; valid: None, "
-        "booleans, numbers, strings, and dictionaries with string keys, lists, tuples and "
-        "argparse.Namespace of these"
-    )
+    valid = "None, booleans, numbers, text; dictionaries by text, lists, tuples, argparse.Namespace"
+    kind = type(value).__name__
+    raise CheckpointError(f"{pointer or '/'}: {kind} cannot be written as JSON; valid: {valid}")
 
 
 def from_json(value: Any, types: Mapping[str, str], pointer: str = "") -> Any:

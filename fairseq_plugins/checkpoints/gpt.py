@@ -1,6 +1,6 @@
 """Causal language models: fairseq's ``transformer_lm`` and Hugging Face's GPT-2."""
 
-from typing import List, Optional
+from typing import Any, List, Optional
 
 import torch
 
@@ -55,13 +55,9 @@ NAMES = NameTable(
     },
     refused={
         r"encoder\..*": "is a model with an encoder",
-        r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*": (
-            "is the decoder of a model with an encoder"
-        ),
+        r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*": "attends to an encoder",
         r"decoder\.(?:adaptive_softmax|embed_tokens\.embeddings)\..*": "has adaptive sizes",
-        r"decoder\.project_(?:in|out)_dim\..*": (
-            "has another input or output width than its layers"
-        ),
+        r"decoder\.project_(?:in|out)_dim\..*": "has another input or output width than its layers",
         _BLOCK + r"(?:crossattention|ln_cross_attn)\..*": "has cross-attention",
     },
     # GPT-2 stores (in, out), fairseq (out, in).
@@ -167,12 +163,8 @@ def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
 
 # ---- Entries of the rows. ----
 
-_SPECIAL_IDS = {
-    "</s>": "eos_token_id",
-    "<pad>": "pad_token_id",
-    "<s>": "bos_token_id",
-    "<unk>": "unk_token_id",
-}
+_SPECIAL_IDS = {"</s>": "eos", "<pad>": "pad", "<s>": "bos", "<unk>": "unk"}
+"""Special entry -> beginning of its option, ``..._token_id``."""
 
 
 def _name_rows(model: PretrainedFile) -> List[str]:
@@ -192,9 +184,8 @@ def _name_rows(model: PretrainedFile) -> List[str]:
     else:
         entries = list(tokenizers.tokenizer_entries(folder, None, count) or ())
     for entry, option in _SPECIAL_IDS.items():
-        row = checkpoint.options.get(option)
-        if not isinstance(row, int) or not 0 <= row < len(entries) or entry in entries:
-            continue
-        if entries[row] not in SPECIAL:
+        row: Any = checkpoint.options.get(f"{option}_token_id")
+        is_row = isinstance(row, int) and 0 <= row < len(entries)
+        if is_row and entry not in entries and entries[row] not in SPECIAL:
             entries[row] = entry
     return entries
