@@ -134,12 +134,12 @@ def find_wiring(model: PretrainedFile) -> None:
         # Without a table, positions may be sinusoids, or the table is lost: the options tell.
         actual["learned_positions"] = True
     for field, option in _WIRING_OPTIONS.items():
-        stated = options.get(option)
-        if field in actual and stated is not None and bool(stated) != actual[field]:
+        setting = options.get(option)
+        if field in actual and setting is not None and bool(setting) != actual[field]:
             text = "%s: its options say %s = %s, its tensors %s"
             logger.warning(text, origin, option, not actual[field], actual[field])
-        if field in actual or stated is not None:
-            model.wiring[field] = actual.get(field, stated)
+        if field in actual or setting is not None:
+            model.wiring[field] = actual.get(field, setting)
     style = STYLES.get(model.wiring["family"], "__{}__")
     model.stated_languages = stock_languages(model.checkpoint.entries, options, style)
 

@@ -5,7 +5,7 @@ A dictionary, a tokenizer or a list of languages beside the weights names the ro
 """
 
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from data_prep.files import atomic_path
 
@@ -148,6 +148,13 @@ def _check_lines(entries: Sequence[str], origin: str) -> None:
 # ---- Entries of the rows. ----
 
 
+class _Rows(NamedTuple):
+    """Entries of the rows, and the languages in the order of theirs; None if nothing lists them."""
+
+    entries: Tuple[str, ...]
+    languages: Optional[Tuple[str, ...]]
+
+
 def _name_rows(model: PretrainedFile, count: int, languages: Sequence[str]) -> None:
     """Fill in ``languages`` and ``entries`` of an encoder, in the file's order, as far as known.
 
@@ -158,34 +165,46 @@ def _name_rows(model: PretrainedFile, count: int, languages: Sequence[str]) -> N
     Raises:
         CheckpointError: damaged files, or some that contradict each other, the weights or the user.
     """
-    folder, is_folder = model.checkpoint.folder, model.checkpoint.is_folder
     user = vocabulary.check_languages(languages, "languages that were given") if languages else ()
-    style, symbols = STYLES.get(model.wiring["family"]), model.stated_languages.symbols(user)
-    listed = None
-    entries = tokenizer_entries(folder, style, count, user) if is_folder else None
-    if entries is not None:
-        if model.padding_idx == PADDING_IDX:
-            check_padding(entries, model.origin)
-        model.entries = tuple(entries)
-    else:
-        lists = _language_lists(folder, model.stated_languages)
-        model.languages = lists[0] if lists else None
-        beside = vocabulary.find_dictionary(folder, model.checkpoint.entries)
-        if beside is None:
-            return
-        base = vocabulary.read_dictionary(beside)
-        candidates = lists or ([user] if user else [])
-        entries, listed = _complete_dictionary(base, model.stated_languages, candidates, count)
-        model.name_rows(entries, beside)
-    if listed is None and style:
-        listed = vocabulary.languages_of(entries) or None
-    if user and listed and user != listed:
-        names = f"has the languages {','.join(listed)}; given were {','.join(user)}"
+    style = STYLES.get(model.wiring["family"])
+    rows = _rows_of_tokenizer(model, count, user) or _rows_of_dictionary(model, count, user)
+    model.entries, model.languages = rows
+    if not rows.entries:
+        return
+    if rows.languages is None and style:
+        model.languages = vocabulary.languages_of(rows.entries) or None
+    if user and model.languages and user != model.languages:
+        names = f"has the languages {','.join(model.languages)}; given were {','.join(user)}"
         raise CheckpointError(f"{model.origin}: {names}")
-    if not set(symbols) <= set(entries):
+    if not set(model.stated_languages.symbols(user)) <= set(rows.entries):
         reason = "has fewer rows behind its pieces than languages were given"
         raise CheckpointError(f"{model.origin}: {reason} ({','.join(user)})")
-    model.languages = listed
+
+
+def _rows_of_tokenizer(model: PretrainedFile, count: int, user: Sequence[str]) -> Optional[_Rows]:
+    """Name the rows by the tokenizer in a Hugging Face folder; None if there is none."""
+    if not model.checkpoint.is_folder:
+        return None
+    style = STYLES.get(model.wiring["family"])
+    entries = tokenizer_entries(model.checkpoint.folder, style, count, user)
+    if entries is None:
+        return None
+    if model.padding_idx == PADDING_IDX:
+        check_padding(entries, model.origin)
+    return _Rows(tuple(entries), None)
+
+
+def _rows_of_dictionary(model: PretrainedFile, count: int, user: Tuple[str, ...]) -> _Rows:
+    """Name the rows by a fairseq dictionary; without one the file's languages alone are known."""
+    folder, style = model.checkpoint.folder, model.stated_languages
+    lists = _language_lists(folder, style)
+    beside = vocabulary.find_dictionary(folder, model.checkpoint.entries)
+    if beside is None:
+        return _Rows(model.entries, lists[0] if lists else None)
+    base = vocabulary.read_dictionary(beside)
+    rows = _complete_dictionary(base, style, lists or ([user] if user else []), count)
+    model.name_rows(rows.entries, beside)
+    return rows
 
 
 def _language_lists(folder: Path, languages: Languages) -> List[Tuple[str, ...]]:
@@ -197,8 +216,8 @@ def _language_lists(folder: Path, languages: Languages) -> List[Tuple[str, ...]]
 
 def _complete_dictionary(
     base: List[str], style: Languages, lists: List[Tuple[str, ...]], count: int
-) -> Tuple[List[str], Optional[Tuple[str, ...]]]:
-    """Return the entries of a dictionary, of languages and ``<mask>``; and the languages.
+) -> _Rows:
+    """Append languages and ``<mask>`` to the entries of a dictionary.
 
     Args:
         base: entries of the dictionary.
@@ -208,7 +227,8 @@ def _complete_dictionary(
     for languages in (*lists, ()):
         entries = append_entries(base, style.symbols(languages), count)
         if len(entries) == count:
-            return entries, vocabulary.languages_of(entries, languages) if languages else None
+            present = vocabulary.languages_of(entries, languages) if languages else None
+            return _Rows(tuple(entries), present)
     first = lists[0] if lists else None
     entries = append_entries(base, style.symbols(first))
-    return (entries if len(entries) <= count else base[:count]), first
+    return _Rows(tuple(entries if len(entries) <= count else base[:count]), first)

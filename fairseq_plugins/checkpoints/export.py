@@ -311,9 +311,9 @@ def import_folder(folder: str, checkpoint: str) -> None:
 
 def _check_same(folder: str, checkpoint: str, is_veco: bool) -> None:
     """Raise CheckpointError unless a checkpoint has the tensors of an exported folder."""
-    stated = None if is_veco else _read_config(Path(folder))["fingerprint"]
-    model = read_checkpoint(checkpoint).get("model") if stated else None
-    if not stated or fingerprint(model or {}) != stated:
+    expected = None if is_veco else _read_config(Path(folder))["fingerprint"]
+    model = read_checkpoint(checkpoint).get("model") if expected else None
+    if not expected or fingerprint(model or {}) != expected:
         valid = "valid: a new name, or remove it first"
         raise CheckpointError(f"{checkpoint}: is there already, and is not replaced; {valid}")
     logger.info("%s: is there already, with the tensors of %s", checkpoint, folder)

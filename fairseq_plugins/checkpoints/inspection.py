@@ -166,6 +166,7 @@ class _Inspector(pickle._Unpickler):
         self._stand_ins: Dict[str, Any] = {"torch.Size": tuple}
 
     def find_class(self, module: str, name: str) -> Any:
+        """Return the stand-in for an object, and note its name."""
         module, name = _compat_pickle.NAME_MAPPING.get((module, name), (module, name))
         full = f"{_compat_pickle.IMPORT_MAPPING.get(module, module)}.{name}"
         self.names.add(full)
@@ -174,6 +175,7 @@ class _Inspector(pickle._Unpickler):
         return self._stand_ins[full]
 
     def get_extension(self, code: int) -> None:
+        """Refuse numbers in place of names."""
         raise pickle.UnpicklingError("copyreg's extensions are not followed")
 
     def persistent_load(self, pid: Any) -> Tuple[int, int]:

@@ -49,29 +49,24 @@ def fold(rows: Iterable[Sequence[str]]) -> Dict[str, List[Sequence[str]]]:
     Returns:
         for example ``layers.{0..3}.bias from h.{0..3}.b`` -> its four rows.
     """
-    groups: Dict[Tuple[str, ...], List[Sequence[str]]] = {}
+    groups: Dict[str, List[Sequence[str]]] = {}
     for row in rows:
-        patterns = tuple(_NUMBER.sub("{}", name) for name in row)
-        groups.setdefault(patterns, []).append(row)
+        groups.setdefault(_NUMBER.sub("{}", " from ".join(row)), []).append(row)
     folded: Dict[str, List[Sequence[str]]] = {}
-    for patterns, members in groups.items():
-        if len(members) == 1 or any(pattern.count("{}") > 1 for pattern in patterns):
+    for pattern, members in groups.items():
+        if len(members) == 1 or any(len(_NUMBER.findall(name)) > 1 for name in members[0]):
             folded.update({" from ".join(row): [row] for row in members})
-        else:
-            columns = [
-                _fold_column(pattern, [row[column] for row in members])
-                for column, pattern in enumerate(patterns)
-            ]
-            folded[" from ".join(columns)] = members
+            continue
+        numbers = [_NUMBER.findall(" from ".join(row)) for row in members]
+        folded[pattern.format(*map(_join_numbers, zip(*numbers)))] = members
     return folded
 
 
-def _fold_column(pattern: str, names: Sequence[str]) -> str:
-    """Return the pattern with the numbers of the names in place of its ``{}``."""
-    numbers = [int(match.group()) for match in map(_NUMBER.search, names) if match]
-    consecutive = numbers and numbers == list(range(numbers[0], numbers[-1] + 1))
-    text = f"{numbers[0]}..{numbers[-1]}" if consecutive else ",".join(map(str, numbers))
-    return pattern.replace("{}", f"{{{text}}}")
+def _join_numbers(texts: Sequence[str]) -> str:
+    numbers = [int(text) for text in texts]
+    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{{{numbers[0]}..{numbers[-1]}}}"
+    return f"{{{','.join(texts)}}}"
 
 
 def load(

@@ -156,12 +156,12 @@ def _value(node: ast.AST) -> Any:
     """Return a literal, or several joined by + and repeated by *. Raises ValueError: too many."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Add, ast.Mult)):
         return ast.literal_eval(node)
-    left, right = _value(node.left), _value(node.right)
+    first, second = _value(node.left), _value(node.right)
     if isinstance(node.op, ast.Add):
-        _check_elements(_elements(left) + _elements(right))
-        return left + right
-    _check_elements(_elements(left) * _elements(right))
-    return left * right
+        _check_elements(_elements(first) + _elements(second))
+        return first + second
+    _check_elements(_elements(first) * _elements(second))
+    return first * second
 
 
 def _elements(operand: Any) -> Any:
@@ -216,8 +216,8 @@ def stamped(state: Any) -> Any:
 def summary() -> str:
     """Return versions and format in one line, for the log."""
     versions = stamp()
-    own = f"fairseq_plugins {versions['version']} (checkpoint format {FORMAT})"
-    return f"{own}, fairseq {versions['fairseq']}, torch {versions['torch']}"
+    package = f"fairseq_plugins {versions['version']} (checkpoint format {FORMAT})"
+    return f"{package}, fairseq {versions['fairseq']}, torch {versions['torch']}"
 
 
 def check_versions(state: Any, origin: str) -> None:

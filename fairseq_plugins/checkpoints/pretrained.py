@@ -130,12 +130,9 @@ class PretrainedFile:
 
     def rename_part(self, old: str, new: str) -> None:
         """Replace the prefix of every new name that begins with ``old``."""
-
-        def rename(name: str) -> str:
-            return new + name[len(old) :] if name.startswith(old) else name
-
-        self.tensors = {rename(name): tensor for name, tensor in self.tensors.items()}
-        self.sources = {rename(name): source for name, source in self.sources.items()}
+        prefix = re.compile(rf"\A{re.escape(old)}")
+        self.tensors = {prefix.sub(new, name): self.tensors[name] for name in self.tensors}
+        self.sources = {prefix.sub(new, name): self.sources[name] for name in self.sources}
 
     def take(self, prefixes: Mapping[str, str], kind: str) -> None:
         """Keep some parts, drop the others and every copy of a tied tensor.
@@ -212,8 +209,8 @@ class PretrainedFile:
         self.sizes = sizes
 
     def _count_heads(self, heads: Optional[int], label: str, width: int) -> int:
-        stated = self.stated_sizes.get("heads")
-        number = heads if stated is None else stated
+        number = self.stated_sizes.get("heads")
+        number = heads if number is None else number
         if number is None:
             reason = f"does not tell the number of attention heads (no {self.heads_option})"
             raise CheckpointError(f"{self.origin}: {reason}, and no shape does; give {label}")

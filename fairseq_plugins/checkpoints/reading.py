@@ -102,12 +102,12 @@ def read_safetensors(file: Path) -> Dict[str, Tensor]:
     """Read name -> tensor. Raises CheckpointError: damaged, or another fingerprint than stated."""
     try:
         with safetensors.safe_open(str(file), framework="pt", device="cpu") as opened:
-            stated = (opened.metadata() or {}).get(FINGERPRINT)
+            expected = (opened.metadata() or {}).get(FINGERPRINT)
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise _damaged(str(file), file.stat().st_size, error) from error
-    if stated is not None and fingerprint(tensors) != stated:
-        difference = f"the fingerprint {fingerprint(tensors)}, it was written with {stated}"
+    if expected is not None and fingerprint(tensors) != expected:
+        difference = f"the fingerprint {fingerprint(tensors)}, it was written with {expected}"
         raise CheckpointError(f"checkpoint {file}: its tensors have {difference}; it is damaged")
     for name, tensor in tensors.items():
         if not tensor.numel():

@@ -130,9 +130,7 @@ def write_masked_lm(
         CheckpointError: names or shapes other than a masked LM's of these sizes, or numbers that
             ``dtype`` cannot hold.
     """
-    numbers: Dict[str, int] = dict(
-        sizes if isinstance(sizes, Mapping) else dataclasses.asdict(sizes)
-    )
+    numbers = dict(sizes) if isinstance(sizes, Mapping) else dataclasses.asdict(sizes)
     rounded = _round(tensors, numbers, dtype, f"masked LM for {folder}")
     folder_tensors = {exported_name(name): tensor for name, tensor in rounded.items()}
     token_types = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
