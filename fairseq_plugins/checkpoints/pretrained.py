@@ -33,8 +33,6 @@ _SINUSOIDS = 1024
 class PretrainedFile:
     """A pretrained model: float32 tensors in this package's names.
 
-    A converter sets the attributes up to ``stated_mask``, the reader those after it.
-
     Attributes:
         checkpoint: the file; :meth:`take` releases its tensors.
         expected: kind of file, for messages.
@@ -55,6 +53,7 @@ class PretrainedFile:
         layout: an ``EncoderLayout`` or ``CausalLMLayout``, for files that are read as such.
     """
 
+    # Set by the converter of the family.
     checkpoint: Checkpoint = field(repr=False)
     expected: str
     tensors: Dict[str, Tensor]
@@ -68,6 +67,7 @@ class PretrainedFile:
     stated_languages: Languages = Languages()
     mask_is_last: bool = False
     stated_mask: Optional[int] = None
+    # Added by the reader.
     entries: Tuple[str, ...] = ()
     languages: Optional[Tuple[str, ...]] = None
     sizes: Dict[str, int] = field(default_factory=dict)
