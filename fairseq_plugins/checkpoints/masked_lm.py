@@ -300,7 +300,6 @@ def convert_bert(checkpoint: Checkpoint) -> PretrainedFile:
     sizes = {**FOLDER_SIZES, "segments": "type_vocab_size"}
     model = convert_tensors(checkpoint, BERT_NAMES, sizes, BERT_EXPECTED, "bert", padding_idx=-1)
     segments = model.tensors.get(_TOKEN_TYPES)
-    has_segments = segments is not None and segments.dim() > 0
-    model.wiring["segments"] = len(segments) if has_segments else 0  # type: ignore[arg-type]
+    model.wiring["segments"] = 0 if segments is None or not segments.dim() else len(segments)
     model.wiring["epsilon"] = float(options.get("layer_norm_eps", FAMILIES["bert"]["epsilon"]))
     return model

@@ -47,9 +47,9 @@ def test_a_veco_of_that_time_is_read_as_any_other(tmp_path, reader, beside, old,
     expected = READERS[reader](veco_builders.write_folder(tmp_path / "new"))
     path = veco_builders.write_folder(tmp_path / "old", **{name: OLD[name] for name in old})
     BESIDE[beside](path)
-    found = READERS[reader](path)
-    masked_lms.assert_same(found, expected)
-    assert {len(table) for table in positions(found)} == {12}
+    actual = READERS[reader](path)
+    masked_lms.assert_same(actual, expected)
+    assert {len(table) for table in positions(actual)} == {12}
     assert ("has no model_type: xlm-roberta is taken" in caplog.text) == ("model_type" in old)
     assert ("pad_token_id = 0 in config.json: row 1 is taken for <pad>" in caplog.text) == ("pad_token_id" in old)
 

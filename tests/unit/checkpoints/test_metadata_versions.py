@@ -23,10 +23,10 @@ def test_an_average_names_the_versions_that_made_it(tmp_path):
     for number, entries in enumerate(({}, {metadata.VERSIONS: STAMP})):
         torch.save(state(extra_state={}, **entries), tmp_path / f"{number}.pt")
     write_average([tmp_path / "0.pt", tmp_path / "1.pt"], tmp_path / "average.pt")
-    found = torch.load(tmp_path / "average.pt", weights_only=True)[metadata.VERSIONS]
+    actual = torch.load(tmp_path / "average.pt", weights_only=True)[metadata.VERSIONS]
     expected = {"version": fairseq_plugins.__version__, "format": 1}
-    assert found == {**expected, "fairseq": fairseq.__version__, "torch": torch.__version__}
-    assert all(str(value) in metadata.summary() for value in found.values())
+    assert actual == {**expected, "fairseq": fairseq.__version__, "torch": torch.__version__}
+    assert all(str(value) in metadata.summary() for value in actual.values())
 
 
 def test_a_newer_format_is_refused_with_all_versions(tmp_path):
