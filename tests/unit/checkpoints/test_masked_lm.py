@@ -1,11 +1,15 @@
 """read_masked_lm: every layout gives the same tensors, sizes and fingerprint; every wrong file a clear error."""
 
 import re
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints import CheckpointError, fingerprint, read_masked_lm
+from fairseq_plugins.checkpoints import CheckpointError, encoders, fingerprint, masked_lm, read_masked_lm
+from fairseq_plugins.checkpoints.opening import KINDS
+from tests.tree import closure
 from tests.unit.checkpoints.builders import (
     SIZES,
     assert_same,
@@ -20,6 +24,7 @@ from tests.unit.checkpoints.builders import (
     write_huggingface,
 )
 
+ROOT = Path(__file__).parents[3]
 TENSORS = masked_lm_tensors()
 WORDS = "sentence_encoder.embed_tokens.weight"
 POSITIONS = "sentence_encoder.embed_positions.weight"
@@ -230,3 +235,16 @@ def test_wrong_folders_and_files(tmp_path):
         refused(folder, message)
     (folder / "config.json").unlink()
     refused(folder, r"has no config\.json")
+
+
+def test_a_reader_of_masked_lms_imports_no_other_family():
+    files = closure(ROOT, "fairseq_plugins/checkpoints/masked_lm.py")
+    names = {Path(file).stem for file in files}
+    assert "pretrained" in names and not names & {"bart", "veco", "gpt", "encoders", "tokenizers", "fitting"}
+
+
+@pytest.mark.parametrize("table", [masked_lm.CONVERTERS, encoders.CONVERTERS])
+def test_every_named_converter_is_there(table):
+    for kind, target in table.items():
+        module, function = target.split(":")
+        assert kind in KINDS and callable(getattr(import_module(module, masked_lm.__package__), function))
