@@ -9,14 +9,25 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from data_prep.files import atomic_path
 
-from . import vocabulary
 from .inspection import CheckpointError
 from .layouts import PADDING_IDX, WORDS, EncoderLayout, expected_shapes
 from .loading import check_shapes
 from .pretrained import PretrainedFile, convert
 from .reading import PathLike
 from .tokenizers import UNNAMED, append_entries, check_padding, tokenizer_entries
-from .vocabulary import DICTIONARY_NAME, MASK, SPECIAL, STYLES, Languages
+from .vocabulary import (
+    DICTIONARY_NAME,
+    LIST_NAME,
+    MASK,
+    SPECIAL,
+    STYLES,
+    Languages,
+    check_languages,
+    find_dictionary,
+    languages_of,
+    read_dictionary,
+    read_languages,
+)
 
 ENCODER = (
     "XLM-R, InfoXLM, mBART, mBART-50, NLLB, M2M-100, VECO (fairseq, Hugging Face), BERT (Hugging "
@@ -165,14 +176,14 @@ def _name_rows(model: PretrainedFile, count: int, languages: Sequence[str]) -> N
     Raises:
         CheckpointError: damaged files, or some that contradict each other, the weights or the user.
     """
-    user = vocabulary.check_languages(languages, "languages that were given") if languages else ()
+    user = check_languages(languages, "languages that were given") if languages else ()
     style = STYLES.get(model.wiring["family"])
     rows = _rows_of_tokenizer(model, count, user) or _rows_of_dictionary(model, count, user)
     model.entries, model.languages = rows
     if not rows.entries:
         return
     if rows.languages is None and style:
-        model.languages = vocabulary.languages_of(rows.entries) or None
+        model.languages = languages_of(rows.entries) or None
     if user and model.languages and user != model.languages:
         names = f"has the languages {','.join(model.languages)}; given were {','.join(user)}"
         raise CheckpointError(f"{model.origin}: {names}")
@@ -198,10 +209,10 @@ def _rows_of_dictionary(model: PretrainedFile, count: int, user: Tuple[str, ...]
     """Name the rows by a fairseq dictionary; without one the file's languages alone are known."""
     folder, style = model.checkpoint.folder, model.stated_languages
     lists = _language_lists(folder, style)
-    beside = vocabulary.find_dictionary(folder, model.checkpoint.entries)
+    beside = find_dictionary(folder, model.checkpoint.entries)
     if beside is None:
         return _Rows(model.entries, lists[0] if lists else None)
-    base = vocabulary.read_dictionary(beside)
+    base = read_dictionary(beside)
     rows = _complete_dictionary(base, style, lists or ([user] if user else []), count)
     model.name_rows(rows.entries, beside)
     return rows
@@ -209,8 +220,8 @@ def _rows_of_dictionary(model: PretrainedFile, count: int, user: Tuple[str, ...]
 
 def _language_lists(folder: Path, languages: Languages) -> List[Tuple[str, ...]]:
     """Return the lists of languages that the file and the files beside it hold."""
-    files = [folder / name for name in (languages.file, vocabulary.LIST_NAME) if name]
-    lists = [vocabulary.read_languages(file) for file in files if file.is_file()]
+    files = [folder / name for name in (languages.file, LIST_NAME) if name]
+    lists = [read_languages(file) for file in files if file.is_file()]
     return [names for names in (languages.listed, *lists) if names]
 
 
@@ -227,7 +238,7 @@ def _complete_dictionary(
     for languages in (*lists, ()):
         entries = append_entries(base, style.symbols(languages), count)
         if len(entries) == count:
-            present = vocabulary.languages_of(entries, languages) if languages else None
+            present = languages_of(entries, languages) if languages else None
             return _Rows(tuple(entries), present)
     first = lists[0] if lists else None
     entries = append_entries(base, style.symbols(first))

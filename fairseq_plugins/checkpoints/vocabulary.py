@@ -170,12 +170,16 @@ def languages_of(entries: Sequence[str], languages: Sequence[str] = ()) -> Tuple
         languages: of a model; an entry that looks like a language but stands before the block that
             holds these counts as a piece.
     """
-    matches = [LANGUAGE.fullmatch(entry) for entry in entries]
-    codes = [match and (match.group(1) or match.group(2)) for match in matches]
+    codes = [_language_code(entry) for entry in entries]
     first = next((row for row, code in enumerate(codes) if code in set(languages)), 0)
     while first > 0 and codes[first - 1] is not None:
         first -= 1
     return tuple(code for code in codes[first:] if code is not None)
+
+
+def _language_code(entry: str) -> Optional[str]:
+    match = LANGUAGE.fullmatch(entry)
+    return match[1] or match[2] if match else None
 
 
 # ---- Options of a checkpoint. ----
