@@ -199,7 +199,7 @@ def cut(opened: Opened, ids: Sequence[int]) -> None:
 
 def _move_mark(state: Dict[str, Any], ids: Sequence[int]) -> None:
     """A VECO that was pre-trained here says which row is that of ``<mask>``: it has another number now, or is gone."""
-    from fairseq_plugins.checkpoints.families.veco import MASK_ROW, mask_marker
+    from fairseq_plugins.checkpoints.veco import MASK_ROW, mask_marker
 
     for holder, name in list(_tensors(state)):
         if name == MASK_ROW:

@@ -12,11 +12,11 @@ import torch
 from fairseq.data import Dictionary
 
 from ..checkpoints import load
+from ..checkpoints.encoders import read_encoder
 from ..checkpoints.fitting import MARKERS
 from ..checkpoints.pretrained import PretrainedFile
-from ..checkpoints.readers import read_encoder
 from ..checkpoints.vocabulary import STYLES, check_entries, read_dictionary
-from ..common.fit_options import check_sizes
+from ..common.options import check_sizes
 from ..data.nlu_inputs import INPUT_FORMATS
 from ..modules.text_encoder import TextEncoder
 from .report import named_paths
@@ -54,7 +54,7 @@ def vector_folder(args: argparse.Namespace) -> Iterator[str]:
 class PretrainedText:
     """What a pretrained model takes: its pieces and the format of its inputs; subclasses add the model itself.
 
-    ``path``: whatever ``checkpoints.readers.read_encoder`` reads. ``name``: for files and messages. ``first``: the first model,
+    ``path``: whatever ``checkpoints.encoders.read_encoder`` reads. ``name``: for files and messages. ``first``: the first model,
     where this one is the second: its options end in ``-b``, and a file that no option names is the one beside the model, or else
     the first model's. Raises ValueError: a file that is missing or does not fit.
     """

@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel, build_model
 from torch import Tensor
 
-from ..checkpoints.families.bart import SHARED
+from ..checkpoints.bart import SHARED
 from ..checkpoints.layouts import WORDS
 from ..checkpoints.opening import find_settings, find_weights
 from ..checkpoints.pretrained import PretrainedFile
@@ -40,7 +40,7 @@ class SequenceModel(NamedTuple):
 
 
 def read_sequence_model(path: str, encoder: PretrainedFile) -> SequenceModel:
-    """Read a whole model whose encoder is known: ``encoder`` is what ``checkpoints.readers.read_encoder`` read from ``path``.
+    """Read a whole model whose encoder is known: ``encoder`` is what ``checkpoints.encoders.read_encoder`` read from ``path``.
 
     Raises ValueError: no options in the file, an unknown architecture, no encoder-decoder, two vocabularies, or tensors that do not
     fit.

@@ -15,7 +15,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
 import torch
 from torch import Tensor
 
-from ..checkpoints.readers import read_encoder
+from ..checkpoints.encoders import read_encoder
 from ..own_commands import forward
 from . import plots
 from .report import names_of_sides, say, table, write_json

@@ -1,14 +1,15 @@
 """Average checkpoints: ``fairseq-plugins average --directory DIR --best 5 --output FILE``.
 
-Works on every fairseq checkpoint, also on those that hold only the trained part of a model (a frozen part is named by a
-marker without elements, which is copied; averaging over different frozen parts fails because the names differ).
+Works on every fairseq checkpoint, also on those that hold only the trained part of a model. A
+frozen part is named by a marker without elements, which is copied; averaging over different frozen
+parts fails because the names differ.
 """
 
 import logging
 import re
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -16,8 +17,8 @@ from torch import Tensor
 from ..own_commands import forward
 from .inspection import CheckpointError
 from .loading import listing
+from .metadata import stamped
 from .reading import PathLike, model_of, read_checkpoint
-from .versions import stamped
 from .vocabulary import as_dict
 from .writing import save_checkpoint, tied_names
 
@@ -26,13 +27,8 @@ logger = logging.getLogger(__name__)
 _BEST = re.compile(r"checkpoint\.best_(.+)_(-?\d+(?:\.\d+)?)\.pt")
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
-_RUN_ENTRIES = (
-    "last_optimizer_state",
-    "optimizer",
-    "ema",
-    "ema_fp32_params",
-    "previous_training_time",
-)
+_OPTIMIZER = ("last_optimizer_state", "optimizer")
+_RUN_ENTRIES = (*_OPTIMIZER, "ema", "ema_fp32_params", "previous_training_time")
 """Entries that only the run needs."""
 
 
@@ -54,29 +50,26 @@ def select_best(
     Raises:
         CheckpointError: no or too few such files, several metrics, or an unreadable file.
     """
-    by_metric: Dict[str, List[Tuple[float, Path]]] = {}
-    for file, match in _matching(directory, _BEST):
-        by_metric.setdefault(match.group(1), []).append((float(match.group(2)), file))
-    if metric is None and len(by_metric) > 1:
-        metrics = ", ".join(sorted(by_metric))
-        choice = f"has best checkpoints by {metrics}; give one as --metric"
+    matches = _matches(directory, _BEST)
+    metrics = sorted({match[1] for match in matches.values()})
+    if metric is None and len(metrics) > 1:
+        choice = f"has best checkpoints by {', '.join(metrics)}; give one as --metric"
         raise CheckpointError(f"--directory {directory}: {choice}")
-    name = metric if metric is not None else next(iter(by_metric), "*")
-    ranked = by_metric.get(name, [])
-    sign = -1 if ranked and _larger_is_better(ranked[0][1]) else 1
-    files = [file for _, file in sorted(ranked, key=lambda pair: (sign * pair[0], pair[1].name))]
-    return _first(files, "--best", count, f"{directory}/checkpoint.best_{name}_*.pt", allow_fewer)
+    if metric is None:
+        metric = metrics[0] if metrics else "*"
+    scores = {file: float(match[2]) for file, match in matches.items() if match[1] == metric}
+    sign = -1 if scores and _larger_is_better(next(iter(scores))) else 1
+    files = sorted(scores, key=lambda file: (sign * scores[file], file.name))
+    return _first(files, "--best", count, f"{directory}/checkpoint.best_{metric}_*.pt", allow_fewer)
 
 
 def _larger_is_better(path: Path) -> bool:
     state = read_checkpoint(path)
-    config = as_dict(state.get("cfg"))
-    options = as_dict(state.get("args")) or as_dict(config.get("checkpoint"))
+    options = as_dict(state.get("args")) or as_dict(as_dict(state.get("cfg")).get("checkpoint"))
     name = "maximize_best_checkpoint_metric"
     if name not in options:
-        raise CheckpointError(
-            f"checkpoint {path}: its options lack {name}, expected those of a run"
-        )
+        reason = f"its options lack {name}, expected those of a run"
+        raise CheckpointError(f"checkpoint {path}: {reason}")
     return bool(options[name])
 
 
@@ -92,24 +85,22 @@ def select_last(
     Raises:
         CheckpointError: no or too few such files.
     """
-    epochs, updates = _matching(directory, _EPOCH), _matching(directory, _UPDATE)
+    epochs, updates = _matches(directory, _EPOCH), _matches(directory, _UPDATE)
     if by is None and epochs and updates:
         choice = "has checkpoints by epochs and by updates; give --by"
         raise CheckpointError(f"--directory {directory}: {choice}")
     matches = {"epochs": epochs, "updates": updates, None: epochs or updates}[by]
-    latest = sorted(matches, key=lambda pair: int(pair[1].group(1)), reverse=True)
-    files = [file for file, _ in latest]
+    files = sorted(matches, key=lambda file: int(matches[file][1]), reverse=True)
     return _first(files, "--last", count, f"{directory}/checkpoint[_]N[_M].pt", allow_fewer)
 
 
-def _matching(
-    directory: PathLike, pattern: "re.Pattern[str]"
-) -> List[Tuple[Path, "re.Match[str]"]]:
+def _matches(directory: PathLike, pattern: "re.Pattern[str]") -> Dict[Path, "re.Match[str]"]:
+    """Map the files of a folder whose names match, in the order of their names."""
     folder = Path(directory)
     if not folder.is_dir():
         raise CheckpointError(f"--directory {folder}: no such folder")
-    pairs = ((file, pattern.fullmatch(file.name)) for file in sorted(folder.iterdir()))
-    return [(file, match) for file, match in pairs if match]
+    matches = {file: pattern.fullmatch(file.name) for file in sorted(folder.iterdir())}
+    return {file: match for file, match in matches.items() if match}
 
 
 def _first(
@@ -159,15 +150,14 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
         for name, tensor in model.items():
             if name not in tied and tensor.is_floating_point():
                 sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
-    first = state["model"]
-    means = {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
-    state["model"] = {
-        name: means.get(tied.get(name, name), tensor) for name, tensor in first.items()
-    }
+    model = state["model"]
+    means = {name: (total / len(paths)).to(model[name].dtype) for name, total in sums.items()}
+    state["model"] = {name: means.get(tied.get(name, name), model[name]) for name in model}
     extra = state.get("extra_state")
-    for entries in (state, extra) if isinstance(extra, dict) else (state,):
-        for name in _RUN_ENTRIES:
-            entries.pop(name, None)
+    for name in _RUN_ENTRIES:
+        state.pop(name, None)
+        if isinstance(extra, dict):
+            extra.pop(name, None)
     return state
 
 
@@ -192,9 +182,8 @@ def _compare(
         if actual != expected:
             raise CheckpointError(f"{origin}: {name} is {actual}, but {expected} in {first_path}")
         if not tensor.is_floating_point() and not torch.equal(tensor, first[name]):
-            raise CheckpointError(
-                f"{origin}: {name} is {tensor.dtype} and differs from {first_path}"
-            )
+            difference = f"{name} is {tensor.dtype} and differs from {first_path}"
+            raise CheckpointError(f"{origin}: {difference}")
 
 
 def _describe(tensor: Tensor) -> str:

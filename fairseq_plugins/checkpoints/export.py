@@ -1,14 +1,13 @@
 """Exchange checkpoints with other programs, as safetensors and JSON.
 
-``fairseq-plugins export --format safetensors CHECKPOINT FOLDER`` writes model.safetensors, config.json
-and the dictionaries: what a model needs (tensors, options of model, task and decoding, versions,
-hashes), not what only training needs (optimizer, moving averages, metrics). ``fairseq-plugins import
-FOLDER CHECKPOINT`` makes a checkpoint of them that the stock commands read, also of the Hugging Face
-folder of a VECO, which generation and pre-training can then start from.
+``fairseq-plugins export --format safetensors CHECKPOINT FOLDER`` writes model.safetensors,
+config.json and the dictionaries: what a model needs (tensors, options of model, task and decoding,
+versions, hashes), not what only training needs (optimizer, moving averages, metrics).
+``fairseq-plugins import FOLDER CHECKPOINT`` makes a checkpoint of them that the stock commands
+read, also of the Hugging Face folder of a VECO, from which generation and pre-training can start.
 """
 
 import argparse
-import json
 import logging
 import math
 import os
@@ -23,13 +22,13 @@ from torch import Tensor
 from data_prep.files import atomic_path, sha256
 
 from ..own_commands import forward
-from . import reading, versions
-from .families.veco import write_veco
 from .inspection import CheckpointError
 from .loading import listing
-from .stored_options import DEEPEST_CONTENT, check_options
+from .metadata import DEEPEST_CONTENT, VERSIONS, check_options, check_versions, stamp
+from .reading import PathLike, fingerprint, model_of, read_checkpoint, read_safetensors
+from .veco import write_veco
 from .vocabulary import read_json
-from .writing import save_checkpoint, save_tensors, start_state, tied_names
+from .writing import save_checkpoint, save_tensors, start_state, tied_names, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +36,13 @@ WEIGHTS, CONFIG, LAYOUT = "model.safetensors", "config.json", 1
 SECTIONS = ("model", "task", "criterion", "dataset", "generation", "bpe", "tokenizer", "scoring")
 """Sections of a run's configuration that describe the model or its decoding."""
 _TEXTS = ("tied", "types", "dictionaries")  # entries that are objects of text
-_REQUIRED = (versions.KEY, "layout", "fingerprint", "training", "task_state", *_TEXTS)
+_REQUIRED = (VERSIONS, "layout", "fingerprint", "training", "task_state", *_TEXTS)
 
 
 def export_checkpoint(
-    checkpoint: reading.PathLike,
-    folder: reading.PathLike,
-    data: Optional[reading.PathLike] = None,
+    checkpoint: PathLike,
+    folder: PathLike,
+    data: Optional[PathLike] = None,
     dictionaries: bool = True,
     half: bool = False,
 ) -> Dict[str, Any]:
@@ -61,11 +60,10 @@ def export_checkpoint(
 
     Raises:
         CheckpointError: an unreadable checkpoint, no dictionaries, options that are no plain
-            values, tensors of a dtype that safetensors does not know, or numbers that float16
-            cannot hold.
+            values, a dtype unknown to safetensors, or numbers that float16 cannot hold.
     """
-    state = reading.read_checkpoint(checkpoint)
-    model = reading.model_of(state, checkpoint)
+    state = read_checkpoint(checkpoint)
+    model = model_of(state, checkpoint)
     origin, tied = f"checkpoint {checkpoint}", tied_names(model)
     # Each in memory of its own, without gaps.
     owners = [name for name in model if name not in tied]
@@ -73,9 +71,9 @@ def export_checkpoint(
     if half:
         tensors = _halve(tensors, origin)
     files = _dictionaries(state, checkpoint, data) if dictionaries else []
-    config = _config(state, origin)
+    config = _describe(state, origin)
     exported = {name: tensors[tied.get(name, name)] for name in model}
-    config.update(fingerprint=reading.fingerprint(exported), tied=tied)
+    config.update(fingerprint=fingerprint(exported), tied=tied)
     config["dictionaries"] = {file.name: sha256(file) for file in files}
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -87,9 +85,7 @@ def export_checkpoint(
     for file in files:
         with atomic_path(target / file.name) as temporary:
             temporary.write_bytes(file.read_bytes())
-    with atomic_path(target / CONFIG) as temporary:
-        text = json.dumps(config, indent=2, sort_keys=True, allow_nan=False)
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_json(config, target / CONFIG)
     counts = f"{len(tensors)} tensors, {len(tied)} tied"
     logger.info("wrote %s: %s, fingerprint %s", folder, counts, config["fingerprint"])
     return config
@@ -106,7 +102,7 @@ def _halve(tensors: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
     return halves
 
 
-def _config(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
+def _describe(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
     """Return the entries of ``config.json`` that depend on the checkpoint's options alone."""
     history, extra = (state.get("optimizer_history") or [{}])[-1], state.get("extra_state") or {}
     names = ("criterion_name", "optimizer_name", "num_updates")
@@ -122,45 +118,43 @@ def _config(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
         raise CheckpointError(f"{origin}: {reason}")
     types: Dict[str, str] = {}
     try:
-        config = to_json(entries, types)
+        config = dict(to_json(entries, types))
     except CheckpointError as error:
         raise CheckpointError(f"{origin}: {error}") from error
-    return {
-        **config,
-        "types": types,
-        "layout": LAYOUT,
-        versions.KEY: versions.stamp(),
-        "written_by": state.get(versions.KEY),
-    }
+    config.update({VERSIONS: stamp(), "written_by": state.get(VERSIONS)})
+    config.update(types=types, layout=LAYOUT)
+    return config
 
 
 def _dictionaries(
-    state: Mapping[str, Any], checkpoint: reading.PathLike, data: Optional[reading.PathLike]
+    state: Mapping[str, Any], checkpoint: PathLike, data: Optional[PathLike]
 ) -> List[Path]:
     """Return the dictionaries of the first folder that has some."""
     option = _task_options(state).get("data")
     run_data = option.split(os.pathsep)[0] if isinstance(option, str) else None
     folders = [data] if data else [run_data, Path(checkpoint).parent]
     places = [Path(folder) for folder in folders if folder]
-    files = next(filter(None, (sorted(place.glob("dict*.txt")) for place in places)), None)
-    if files is None:
-        raise CheckpointError(
-            f"checkpoint {checkpoint}: no dict*.txt in {' or '.join(map(str, places))}; give the "
-            "data folder with --data, or --no-dictionaries to leave them out"
-        )
-    return files
+    for place in places:
+        files = sorted(place.glob("dict*.txt"))
+        if files:
+            return files
+    raise CheckpointError(
+        f"checkpoint {checkpoint}: no dict*.txt in {' or '.join(map(str, places))}; give the data "
+        "folder with --data, or --no-dictionaries to leave them out"
+    )
 
 
 def _task_options(state: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the options of the task by name; changing them changes the state."""
-    options = (
-        state["args"] if state.get("args") is not None else (state.get("cfg") or {}).get("task")
-    )
-    options = vars(options) if isinstance(options, argparse.Namespace) else options
+    options = state.get("args")
+    if options is None:
+        options = (state.get("cfg") or {}).get("task")
+    if isinstance(options, argparse.Namespace):
+        options = vars(options)
     return options if isinstance(options, dict) else {}
 
 
-def import_checkpoint(folder: reading.PathLike, checkpoint: reading.PathLike) -> None:
+def import_checkpoint(folder: PathLike, checkpoint: PathLike) -> None:
     """Make a fairseq checkpoint of an exported folder, with the original's tensors.
 
     The dictionaries stay in the folder, which becomes the task's data folder. The number of updates
@@ -201,18 +195,17 @@ def _read_config(folder: Path) -> Dict[str, Any]:
     if not file.is_file() or not (folder / WEIGHTS).is_file():
         raise CheckpointError(f"export {folder}: expected a folder with {CONFIG} and {WEIGHTS}")
     config = read_json(file, "an export")
-    if versions.KEY not in config:
-        raise CheckpointError(f"{file}: was not written by this package, {versions.KEY} is missing")
-    versions.check_versions(config, str(file))
+    if VERSIONS not in config:
+        raise CheckpointError(f"{file}: was not written by this package, {VERSIONS} is missing")
+    check_versions(config, str(file))
     missing = [name for name in _REQUIRED if name not in config]
     if missing or not ("cfg" in config or "args" in config) or config["layout"] != LAYOUT:
         expected = f"expected layout {LAYOUT} with {', '.join(_REQUIRED)} and cfg or args"
         raise CheckpointError(f"{file}: {expected}; lacks {listing(missing)}")
     for name in ("training", "task_state", *_TEXTS):
-        entry = config[name]
-        is_sound = isinstance(entry, dict)
+        is_sound = isinstance(config[name], dict)
         if is_sound and name in _TEXTS:
-            is_sound = all(isinstance(text, str) for text in entry.values())
+            is_sound = all(isinstance(text, str) for text in config[name].values())
         if not is_sound:
             expected = f"expected an object under {name}, of text where it names things"
             raise CheckpointError(f"{file}: {expected}")
@@ -222,38 +215,36 @@ def _read_config(folder: Path) -> Dict[str, Any]:
 def _restore(folder: Path, config: Mapping[str, Any]) -> Dict[str, Tensor]:
     """Return the tensors, tied again. Raises CheckpointError: they have another fingerprint."""
     weights = folder / WEIGHTS
-    model = reading.read_safetensors(weights)
+    model = read_safetensors(weights)
     absent = sorted(set(config["tied"].values()) - set(model))
     if absent:
         reason = f"lacks {listing(absent)}, to which {CONFIG} ties other tensors"
         raise CheckpointError(f"{weights}: {reason}")
     model.update({alias: model[name] for alias, name in config["tied"].items()})
-    fingerprint = reading.fingerprint(model)
-    if fingerprint != config["fingerprint"]:
+    actual, expected = fingerprint(model), config["fingerprint"]
+    if actual != expected:
         raise CheckpointError(
-            f"{weights}: its tensors have the fingerprint {fingerprint}, {CONFIG} describes "
-            f"{config['fingerprint']}; one of the two files is not the one that was exported"
+            f"{weights}: its tensors have the fingerprint {actual}, {CONFIG} describes {expected}; "
+            "one of the two files is not the one that was exported"
         )
     return model
 
 
 # ---- Plain values as JSON, and back, without losing what JSON cannot say. ----
 
-Types = Dict[str, str]
-"""JSON pointer -> "namespace", "tuple" or "float", the type before it became JSON."""
-
 _BUILDERS: Dict[str, Callable[[Any], Any]] = {
     "namespace": lambda options: argparse.Namespace(**options),
     "tuple": tuple,
     "float": float,
 }
+"""Type that JSON does not have -> function that restores it."""
 
 
-def to_json(value: Any, types: Types, pointer: str = "") -> Any:
+def to_json(value: Any, types: Dict[str, str], pointer: str = "") -> Any:
     """Turn a value into one that ``json`` writes and :func:`from_json` restores.
 
     Args:
-        types: receives the types that JSON does not have.
+        types: receives JSON pointer -> type, a key of ``_BUILDERS``.
         pointer: JSON pointer of the value.
 
     Raises:
@@ -273,11 +264,9 @@ def to_json(value: Any, types: Types, pointer: str = "") -> Any:
         if isinstance(value, tuple):
             types[pointer] = "tuple"
         return [to_json(member, types, f"{pointer}/{index}") for index, member in enumerate(value)]
-    raise CheckpointError(
-        f"{pointer or '/'}: {type(value).__name__} cannot be written as JSON; valid: None, "
-        "booleans, numbers, strings, and dictionaries with string keys, lists, tuples and "
-        "argparse.Namespace of these"
-    )
+    valid = "None, booleans, numbers, text; dictionaries by text, lists, tuples, argparse.Namespace"
+    kind = type(value).__name__
+    raise CheckpointError(f"{pointer or '/'}: {kind} cannot be written as JSON; valid: {valid}")
 
 
 def from_json(value: Any, types: Mapping[str, str], pointer: str = "") -> Any:
@@ -311,19 +300,23 @@ def import_folder(folder: str, checkpoint: str) -> None:
     A checkpoint that exists stays; CheckpointError unless it has the tensors of the folder.
     """
     file = Path(folder) / CONFIG
-    is_veco = file.is_file() and versions.KEY not in read_json(file, "an export")
+    is_veco = file.is_file() and VERSIONS not in read_json(file, "an export")
     if Path(checkpoint).is_file():
-        fingerprint = None if is_veco else _read_config(Path(folder))["fingerprint"]
-        model = reading.read_checkpoint(checkpoint).get("model") if fingerprint else None
-        if fingerprint and reading.fingerprint(model or {}) == fingerprint:
-            logger.info("%s: is there already, with the tensors of %s", checkpoint, folder)
-            return
-        valid = "valid: a new name, or remove it first"
-        raise CheckpointError(f"{checkpoint}: is there already, and is not replaced; {valid}")
-    if is_veco:
+        _check_same(folder, checkpoint, is_veco)
+    elif is_veco:
         write_veco(folder, checkpoint)
     else:
         import_checkpoint(folder, checkpoint)
+
+
+def _check_same(folder: str, checkpoint: str, is_veco: bool) -> None:
+    """Raise CheckpointError unless a checkpoint has the tensors of an exported folder."""
+    expected = None if is_veco else _read_config(Path(folder))["fingerprint"]
+    model = read_checkpoint(checkpoint).get("model") if expected else None
+    if not expected or fingerprint(model or {}) != expected:
+        valid = "valid: a new name, or remove it first"
+        raise CheckpointError(f"{checkpoint}: is there already, and is not replaced; {valid}")
+    logger.info("%s: is there already, with the tensors of %s", checkpoint, folder)
 
 
 def check_folder(folder: Path) -> None:

@@ -56,12 +56,7 @@ class FitOptions(NamedTuple):
 def fit_rows(
     tensor: Tensor, target: Tensor, options: FitOptions, origin: str
 ) -> Tuple[Tensor, str]:
-    """Fit a token embedding to the number of entries of the dictionary.
-
-    Args:
-        tensor: of the file. (rows, C).
-        target: of the model, at random. (V, C).
-        origin: name of the file, for messages.
+    """Fit a token embedding of the file, (rows, C), to that of the model, (V, C), at random.
 
     Returns:
         the embedding, (V, C), and a description of the change.
@@ -70,9 +65,10 @@ def fit_rows(
         ValueError: the policy does not allow the change; says where the difference may come from.
     """
     rows, vocab = tensor.size(0), target.size(0)
-    valid, effect = "truncate", "leaves the file's last rows out"
     if vocab > rows:
         valid, effect = "extend", "gives random values to the rows beyond the file's"
+    else:
+        valid, effect = "truncate", "leaves the file's last rows out"
     choice = f"{options.rows_option} {options.rows}"
     if options.rows != valid:
         raise ValueError(
@@ -90,18 +86,14 @@ def fit_rows(
 def fit_positions(
     tensor: Tensor, rows: int, unused: int, origin: str, option: str
 ) -> Tuple[Tensor, str]:
-    """Cut a position embedding to a number of rows.
+    """Cut a position embedding to a number of rows. Raises ValueError: the file has fewer.
 
     Args:
-        tensor: of the file. (its rows, C).
         unused: rows before that of the first position.
         option: of the longest input, for messages.
 
     Returns:
         the embedding, (rows, C), and a description of the change.
-
-    Raises:
-        ValueError: the file has fewer positions.
     """
     available, longest = tensor.size(0) - unused, rows - unused
     if longest > available:
@@ -158,29 +150,24 @@ class Filler:
     def drop_mask_row(self, side: str, row: Optional[int]) -> None:
         """Drop the row of ``<mask>`` from the words of a side whose dictionary has no ``<mask>``.
 
-        Args:
-            row: None if the file has no such row.
-
-        Raises:
-            ValueError: ``<mask>`` is another entry of the dictionary.
+        ``row`` is None if the file has no such row. Raises ValueError if ``<mask>`` is another
+        entry of the dictionary.
         """
         if row is None:
             return
         dictionary = getattr(self.model, side).dictionary
         index = dictionary.index(MASK) if MASK in dictionary else None
-        for name in list(self.tensors):
+        for name, tensor in list(self.tensors.items()):
             if not name.startswith(side) or not _WORDS.fullmatch(name):
                 continue
-            tensor = self.tensors[name]
             place = "the last row" if row == tensor.size(0) - 1 else f"row {row:,}"
-            if index not in (None, row):
-                difference = (
-                    f"{MASK} is entry {index} of the dictionary, but {place} of {self.origin}"
-                )
-                raise ValueError(f"{difference}; {self.options.dictionary}")
             if index is None:
-                self.tensors[name] = torch.cat([tensor[:row], tensor[row + 1 :]])
-                self.changes[name] = f"without {place}, {MASK}, which the dictionary does not have"
+                change = f"without {place}, {MASK}, which the dictionary does not have"
+                self._replace(name, torch.cat([tensor[:row], tensor[row + 1 :]]), change)
+            elif index != row:
+                entry = f"{MASK} is entry {index} of the dictionary"
+                remedy = self.options.dictionary
+                raise ValueError(f"{entry}, but {place} of {self.origin}; {remedy}")
 
     def fit(self) -> None:
         """Bring words and positions to the rows of the model; leave every other tensor."""
@@ -193,18 +180,19 @@ class Filler:
                 unused = getattr(self.model, side, self.model).padding_idx + 1
                 option = self.options.positions[side]
                 fitted = fit_positions(tensor, target.size(0), unused, self.origin, option)
+                self._replace(name, *fitted)
             elif _WORDS.fullmatch(name):
-                fitted = fit_rows(tensor, target, self.options, self.origin)
-            else:
-                continue
-            self.tensors[name] = fitted[0]
-            self.changes[name] = "; ".join([*filter(None, [self.changes.get(name)]), fitted[1]])
+                self._replace(name, *fit_rows(tensor, target, self.options, self.origin))
 
-    def tie(self) -> None:
-        """Start an output projection that is not tied as the decoder's embedding.
+    def _replace(self, name: str, tensor: Tensor, change: str) -> None:
+        self.tensors[name] = tensor
+        earlier = self.changes.get(name)
+        self.changes[name] = f"{earlier}; {change}" if earlier else change
 
-        Raises:
-            ValueError: the model ties tensors that differ in the file.
+    def _tie(self) -> None:
+        """Start an output projection that the file lacks as the decoder's embedding.
+
+        Raises ValueError if the model ties tensors that differ in the file.
         """
         encoder, decoder = self.model.encoder, self.model.decoder
         words = self.tensors[_DECODER_WORDS]
@@ -212,15 +200,17 @@ class Filler:
         if is_shared and not torch.equal(self.tensors[f"encoder.{WORDS}"], words):
             remedy = f"leave {self.options.shared} out"
             raise ValueError(f"{self.origin} has different source and target embeddings; {remedy}")
-        if _OUTPUT not in self.tensors and not decoder.share_input_output_embed:
-            self.changes[_OUTPUT] = f"a copy of {_DECODER_WORDS}"
-        output = self.tensors.setdefault(_OUTPUT, words)
-        if decoder.share_input_output_embed and not torch.equal(output, words):
+        is_tied = decoder.share_input_output_embed
+        if _OUTPUT not in self.tensors:
+            self.tensors[_OUTPUT] = words
+            if not is_tied:
+                self.changes[_OUTPUT] = f"a copy of {_DECODER_WORDS}"
+        elif is_tied and not torch.equal(self.tensors[_OUTPUT], words):
             remedy = f"leave {self.options.tied} out"
             raise ValueError(f"{self.origin} has an output projection of its own; {remedy}")
 
     def load(
-        self, sources: Optional[Dict[str, str]] = None, random: Sequence[str] = ()
+        self, sources: Optional[Mapping[str, str]] = None, random: Sequence[str] = ()
     ) -> LoadReport:
         """Fit all tensors, tie what the model ties, load them strictly, and log their sources.
 
@@ -236,22 +226,22 @@ class Filler:
         """
         self.fit()
         if sources is not None and _DECODER_WORDS in self.tensors:
-            self.tie()
+            self._tie()
             sources = {_OUTPUT: sources[_DECODER_WORDS], **sources}
         try:
             report = load(self.model, self.tensors, allow_missing=(*MARKERS, *random))
         except ValueError as error:
             raise ValueError(f"{self.origin}: {error}") from error
+        reasons = {**report.reasons, **self.changes}
         if sources is None:
             logger.info("%s: %s", self.origin, report.summary())
-            reasons = {**report.reasons, **self.changes}
         else:
-            reasons = {**report.reasons, **self.changes, **self._reasons(report, sources)}
+            reasons.update(self._explain(report, sources))
         for name, change in self.changes.items():
             logger.info("%s: %s: %s", self.origin, name, change)
         return replace(report, reasons=reasons)
 
-    def _reasons(self, report: LoadReport, sources: Mapping[str, str]) -> Dict[str, str]:
+    def _explain(self, report: LoadReport, sources: Mapping[str, str]) -> Dict[str, str]:
         """Log the sources of the tensors, and return the reason of each."""
         used = {name: sources[name] for name in report.loaded if name in sources}
         logger.info("%s: filled %s", self.origin, ", ".join(fold(used.items())))
@@ -260,5 +250,6 @@ class Filler:
             is_marker = any(re.fullmatch(marker, name) for marker in MARKERS)
             reasons[name] = "of the layout itself" if is_marker else "random"
         for name, source in used.items():
-            reasons[name] = "; ".join([source, *filter(None, [self.changes.get(name)])])
+            change = self.changes.get(name)
+            reasons[name] = f"{source}; {change}" if change else source
         return reasons

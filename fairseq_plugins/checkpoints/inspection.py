@@ -64,15 +64,13 @@ def check_file(stream: BinaryIO, origin: str, names: Set[str]) -> None:
         else:
             has_checksums = _check_legacy(stream, size, names)
     except MemoryError as error:
-        raise CheckpointError(
-            f"checkpoint {origin}: asks for more memory than its {size:,} bytes can need"
-        ) from error
+        reason = f"asks for more memory than its {size:,} bytes can need"
+        raise CheckpointError(f"checkpoint {origin}: {reason}") from error
     except CheckpointError as error:
         raise CheckpointError(f"checkpoint {origin}: {error}") from None
     if not has_checksums:
-        reason = "before torch 1.6, or switched off"
-        text = "checkpoint %s: has no checksums (%s): flipped bits go unnoticed"
-        logger.info(text, origin, reason)
+        reason = "has no checksums (before torch 1.6, or switched off): flipped bits go unnoticed"
+        logger.info("checkpoint %s: %s", origin, reason)
     stream.seek(0)
 
 
@@ -82,14 +80,14 @@ def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> bool:
         records = archive.infolist()
         _check_records(records, size)
         has_checksums = any(record.CRC for record in records if record.file_size)
-        for record in records if not has_checksums else ():
-            record.CRC = None  # type: ignore[assignment]  # there is nothing to compare with
+        if not has_checksums:
+            for record in records:
+                record.CRC = None  # type: ignore[assignment]  # there is nothing to compare with
         damaged_record = archive.testzip()
         if damaged_record:
-            raise CheckpointError(
-                f"damaged, the checksum of record {damaged_record} is wrong: bits have changed "
-                "since it was written; take another copy"
-            )
+            damage = f"the checksum of record {damaged_record} is wrong"
+            advice = "bits have changed since it was written; take another copy"
+            raise CheckpointError(f"damaged, {damage}: {advice}")
         sizes = {record.filename: record.file_size for record in records}
         folder = records[0].filename.split("/")[0]
         if f"{folder}/data.pkl" not in sizes:
@@ -114,10 +112,9 @@ def _check_records(records: List[zipfile.ZipInfo], size: int) -> None:
     names = {record.filename for record in records}
     first = min(record.header_offset for record in records)
     if declared > size or len(names) < len(records) or first != 0:
-        raise CheckpointError(
-            f"its {len(records)} records overlap ({declared:,} bytes of records, {size:,} bytes of "
-            "file); torch.save writes none so"
-        )
+        sizes = f"{declared:,} bytes of records, {size:,} bytes of file"
+        text = f"its {len(records)} records overlap ({sizes}); torch.save writes none so"
+        raise CheckpointError(text)
 
 
 def _check_legacy(stream: BinaryIO, size: int, names: Set[str]) -> bool:
@@ -133,10 +130,8 @@ def _check_legacy(stream: BinaryIO, size: int, names: Set[str]) -> bool:
 
 def _no_numbers(description: Any) -> CheckpointError:
     # numpy reads memory that is not its own if the description of another type is forged.
-    text = str(description)[:80]
-    return CheckpointError(
-        f"refused, it describes a numpy type by {text}; valid: arrays of numbers"
-    )
+    text = f"refused, it describes a numpy type by {str(description)[:80]}"
+    return CheckpointError(f"{text}; valid: arrays of numbers")
 
 
 class _Named:
@@ -171,6 +166,7 @@ class _Inspector(pickle._Unpickler):
         self._stand_ins: Dict[str, Any] = {"torch.Size": tuple}
 
     def find_class(self, module: str, name: str) -> Any:
+        """Return the stand-in for an object, and note its name."""
         module, name = _compat_pickle.NAME_MAPPING.get((module, name), (module, name))
         full = f"{_compat_pickle.IMPORT_MAPPING.get(module, module)}.{name}"
         self.names.add(full)
@@ -179,6 +175,7 @@ class _Inspector(pickle._Unpickler):
         return self._stand_ins[full]
 
     def get_extension(self, code: int) -> None:
+        """Refuse numbers in place of names."""
         raise pickle.UnpicklingError("copyreg's extensions are not followed")
 
     def persistent_load(self, pid: Any) -> Tuple[int, int]:
@@ -219,12 +216,12 @@ class _Inspector(pickle._Unpickler):
     def _tensor(self, storage: Tuple[int, int], shape: Any, dtype: Optional[str] = None) -> None:
         available, element = storage
         size = math.prod(shape) * (_element_bytes(dtype) if dtype else element)
-        self.expanded += size if size > available else 0
+        if size > available:
+            self.expanded += size
         if self.expanded > max(self.size, EXPANDED_BYTES):
-            raise CheckpointError(
-                f"a tensor of shape {tuple(shape)} ({size:,} bytes) repeats a storage of "
-                f"{available:,}; the file has {self.size:,}"
-            )
+            tensor = f"a tensor of shape {tuple(shape)} ({size:,} bytes)"
+            limits = f"a storage of {available:,}; the file has {self.size:,}"
+            raise CheckpointError(f"{tensor} repeats {limits}")
 
 
 def _sizes(args: Tuple[Any, ...]) -> Iterator[int]:

@@ -1,7 +1,7 @@
 """Sizes and wiring of transformer stacks, and the shapes of their tensors in fairseq's names."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Tuple, cast
 
 from .inspection import CheckpointError
 
@@ -18,6 +18,9 @@ MASK_ROW = "lm_head.mask_row"
 
 Half precision and averages leave it as it is. fairseq's moving average stops at an integer.
 """
+
+PRETRAINED_HERE = "lm_head.dense.weight"
+"""Tensor of a VECO that was pre-trained here; one for generation has none."""
 
 LAYOUT_ENTRY = "encoder_layout"
 """Entry among the options of a checkpoint of the package's own encoder models: its layout."""
@@ -120,11 +123,7 @@ def size_options(side: str, positions: str) -> Dict[str, str]:
 
 
 def family_layout(family: str, **sizes: Any) -> EncoderLayout:
-    """Return the usual layout of a family with these sizes and deviations of the wiring.
-
-    Raises:
-        ValueError: an unknown family.
-    """
+    """Return the usual layout of a family with these sizes and deviations of the wiring."""
     if family not in FAMILIES:
         raise ValueError(f"encoder family {family!r} is unknown; valid: {', '.join(FAMILIES)}")
     return EncoderLayout(family=family, **{**FAMILIES[family], **sizes})
@@ -133,8 +132,7 @@ def family_layout(family: str, **sizes: Any) -> EncoderLayout:
 def layout_from(options: Mapping[str, Any], origin: str) -> EncoderLayout:
     """Return the layout that a checkpoint's options hold.
 
-    Raises:
-        CheckpointError: fields that are missing, unknown or of another type.
+    Raises CheckpointError for fields that are missing, unknown or of another type.
     """
     try:
         layout = family_layout(**options)
@@ -142,12 +140,10 @@ def layout_from(options: Mapping[str, Any], origin: str) -> EncoderLayout:
         message = f"{origin}: its encoder_layout: {error}; valid: fields of EncoderLayout"
         raise CheckpointError(message) from error
     for field in fields(layout):
-        entry, kind = getattr(layout, field.name), field.type
-        if not isinstance(entry, (int, float) if kind is float else kind):  # type: ignore[arg-type]
-            expected = getattr(kind, "__name__", kind)
-            raise CheckpointError(
-                f"{origin}: its encoder_layout has {field.name} = {entry!r}, expected {expected}"
-            )
+        entry, kind = getattr(layout, field.name), cast(type, field.type)
+        if not isinstance(entry, (int, float) if kind is float else kind):
+            problem = f"{field.name} = {entry!r}, expected {kind.__name__}"
+            raise CheckpointError(f"{origin}: its encoder_layout has {problem}")
     return layout
 
 
@@ -158,37 +154,42 @@ def epsilon_problems(options: Mapping[str, Any], name: str) -> List[str]:
     return [] if sound else [f"{name} = {epsilon!r}, expected a small number above 0"]
 
 
+def expected_shapes(layout: StackLayout) -> Dict[str, Tuple[int, ...]]:
+    """Return the shape of every tensor of an encoder or causal language model."""
+    width, inner = layout.embed_dim, layout.ffn_dim
+    shapes: Dict[str, Tuple[int, ...]] = {WORDS: (layout.vocab_size, width)}
+    has_last_norm = layout.normalize_before
+    if layout.learned_positions:
+        shapes[POSITIONS] = (layout.max_positions + layout.padding_idx + 1, width)
+    if isinstance(layout, EncoderLayout) and layout.segments:
+        shapes["segment_embeddings.weight"] = (layout.segments, width)
+    if isinstance(layout, CausalLMLayout):
+        has_last_norm = layout.final_norm
+        if not layout.tied:
+            shapes["output_projection.weight"] = (layout.vocab_size, width)
+    if layout.layernorm_embedding:
+        shapes.update(_norm_shapes("layernorm_embedding", width))
+    if has_last_norm:
+        shapes.update(_norm_shapes("layer_norm", width))
+    block = {**attention_shapes("self_attn", width), **_norm_shapes("final_layer_norm", width)}
+    block.update({"fc1.weight": (inner, width), "fc1.bias": (inner,)})
+    block.update({"fc2.weight": (width, inner), "fc2.bias": (width,)})
+    for layer in range(layout.layers):
+        shapes.update({f"layers.{layer}.{name}": shape for name, shape in block.items()})
+    return shapes
+
+
 def attention_shapes(name: str, width: int) -> Dict[str, Tuple[int, ...]]:
     """Return the shapes of an attention block and of the norm behind it."""
-    shapes: Dict[str, Tuple[int, ...]] = dict.fromkeys(
-        (f"{name}_layer_norm.weight", f"{name}_layer_norm.bias"), (width,)
-    )
+    shapes = _norm_shapes(f"{name}_layer_norm", width)
     for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
         shapes[f"{name}.{projection}.weight"] = (width, width)
         shapes[f"{name}.{projection}.bias"] = (width,)
     return shapes
 
 
-def expected_shapes(layout: StackLayout) -> Dict[str, Tuple[int, ...]]:
-    """Return the shape of every tensor of an encoder or causal language model."""
-    width, inner = layout.embed_dim, layout.ffn_dim
-    shapes: Dict[str, Tuple[int, ...]] = {WORDS: (layout.vocab_size, width)}
-    if layout.learned_positions:
-        shapes[POSITIONS] = (layout.max_positions + layout.padding_idx + 1, width)
-    if getattr(layout, "segments", 0):
-        shapes["segment_embeddings.weight"] = (layout.segments, width)  # type: ignore[attr-defined]
-    if not getattr(layout, "tied", True):
-        shapes["output_projection.weight"] = (layout.vocab_size, width)
-    has_last_norm = getattr(layout, "final_norm", layout.normalize_before)
-    norms = ["layernorm_embedding"] * layout.layernorm_embedding + ["layer_norm"] * has_last_norm
-    shapes.update({f"{norm}.{kind}": (width,) for norm in norms for kind in ("weight", "bias")})
-    block = attention_shapes("self_attn", width)
-    block.update({"fc1.weight": (inner, width), "fc1.bias": (inner,), "fc2.weight": (width, inner)})
-    for name in ("fc2.bias", "final_layer_norm.weight", "final_layer_norm.bias"):
-        block[name] = (width,)
-    for layer in range(layout.layers):
-        shapes.update({f"layers.{layer}.{name}": shape for name, shape in block.items()})
-    return shapes
+def _norm_shapes(name: str, width: int) -> Dict[str, Tuple[int, ...]]:
+    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
 
 
 def masked_lm_shapes(sizes: Mapping[str, int]) -> Dict[str, Tuple[int, ...]]:
@@ -196,8 +197,6 @@ def masked_lm_shapes(sizes: Mapping[str, int]) -> Dict[str, Tuple[int, ...]]:
     stack = expected_shapes(family_layout("xlmr", **sizes))
     shapes = {f"sentence_encoder.{name}": shape for name, shape in stack.items()}
     width = sizes["embed_dim"]
-    shapes["lm_head.dense.weight"] = (width, width)
-    shapes["lm_head.bias"] = (sizes["vocab_size"],)
-    for name in ("dense.bias", "layer_norm.weight", "layer_norm.bias"):
-        shapes[f"lm_head.{name}"] = (width,)
-    return shapes
+    shapes.update({"lm_head.dense.weight": (width, width), "lm_head.dense.bias": (width,)})
+    shapes.update(_norm_shapes("lm_head.layer_norm", width))
+    return {**shapes, "lm_head.bias": (sizes["vocab_size"],)}

@@ -37,11 +37,10 @@ class LoadReport:
         names: Tuple[str, ...] = getattr(self, group)
         parts = []
         for pattern, rows in fold((name,) for name in names).items():
-            reasons = {self.reasons.get(name, "") for (name,) in rows}
-            parts.append(
-                pattern + (f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else "")
-            )
-        return f"{group} {len(names)}" + (f": {', '.join(parts)}" if parts else "")
+            reasons = {self.reasons.get(name) for (name,) in rows}
+            reason = reasons.pop() if len(reasons) == 1 else None
+            parts.append(f"{pattern} ({reason})" if reason else pattern)
+        return f"{group} {len(names)}: {', '.join(parts)}" if parts else f"{group} 0"
 
 
 def fold(rows: Iterable[Sequence[str]]) -> Dict[str, List[Sequence[str]]]:
@@ -50,25 +49,24 @@ def fold(rows: Iterable[Sequence[str]]) -> Dict[str, List[Sequence[str]]]:
     Returns:
         for example ``layers.{0..3}.bias from h.{0..3}.b`` -> its four rows.
     """
-    groups: Dict[Tuple[str, ...], List[Sequence[str]]] = {}
+    groups: Dict[str, List[Sequence[str]]] = {}
     for row in rows:
-        groups.setdefault(tuple(_NUMBER.sub("{}", name) for name in row), []).append(row)
+        groups.setdefault(_NUMBER.sub("{}", " from ".join(row)), []).append(row)
     folded: Dict[str, List[Sequence[str]]] = {}
-    for patterns, members in groups.items():
-        if len(members) == 1 or any(pattern.count("{}") > 1 for pattern in patterns):
+    for pattern, members in groups.items():
+        if len(members) == 1 or any(len(_NUMBER.findall(name)) > 1 for name in members[0]):
             folded.update({" from ".join(row): [row] for row in members})
-        else:
-            columns = zip(patterns, zip(*members))
-            folded[" from ".join(_fold_column(*column) for column in columns)] = members
+            continue
+        numbers = [_NUMBER.findall(" from ".join(row)) for row in members]
+        folded[pattern.format(*map(_join_numbers, zip(*numbers)))] = members
     return folded
 
 
-def _fold_column(pattern: str, names: Sequence[str]) -> str:
-    """Return the pattern with the numbers of the names in place of its ``{}``."""
-    numbers = [int(match.group()) for match in map(_NUMBER.search, names) if match]
-    consecutive = numbers and numbers == list(range(numbers[0], numbers[-1] + 1))
-    text = f"{numbers[0]}..{numbers[-1]}" if consecutive else ",".join(map(str, numbers))
-    return pattern.replace("{}", f"{{{text}}}")
+def _join_numbers(texts: Sequence[str]) -> str:
+    numbers = [int(text) for text in texts]
+    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{{{numbers[0]}..{numbers[-1]}}}"
+    return f"{{{','.join(texts)}}}"
 
 
 def load(

@@ -1,12 +1,19 @@
-"""Opens a weights file, or the one in a folder, with the options of its model."""
+"""Opens a pretrained model: its weights file, the options of the model, and its kind.
 
+A path names a weights file or the folder of one. The file is a fairseq checkpoint, which holds its
+options, or belongs to Hugging Face, which writes them to ``config.json``.
+"""
+
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+import torch
 from torch import Tensor
 
 from .inspection import CheckpointError
+from .layouts import LAYOUT_ENTRY, POSITIONS, PRETRAINED_HERE
 from .loading import listing
 from .reading import PathLike, read_checkpoint
 from .vocabulary import CONFIG_NAME, as_dict, read_json
@@ -59,23 +66,20 @@ class Checkpoint:
 
     def has_layers(self, *sides: str) -> bool:
         """Return True if each of these sides has layers in fairseq's names."""
-        return all(
-            any(name.startswith(f"{side}.layers.") for name in self.tensors) for side in sides
-        )
+        starts = [f"{side}.layers." for side in sides]
+        return all(any(name.startswith(start) for name in self.tensors) for start in starts)
 
     def refuse(self, problems: Sequence[str], expected: str) -> None:
         """Raise CheckpointError if there are problems with the options."""
         if problems:
-            raise CheckpointError(
-                f"{self.options_origin}: {'; '.join(problems)}; expected {expected}"
-            )
+            text = "; ".join(problems)
+            raise CheckpointError(f"{self.options_origin}: {text}; expected {expected}")
 
 
 def find_weights(path: Path) -> Path:
     """Return the weights file that a path means: itself, or the one in the folder.
 
-    Raises:
-        CheckpointError: no weights in the folder, several files, or weights in parts.
+    Raises CheckpointError for no weights in the folder, several files, or weights in parts.
     """
     if not path.is_dir():
         return path
@@ -83,15 +87,12 @@ def find_weights(path: Path) -> Path:
     if _FAIRSEQ_NAME in present and len(present) > 1:
         names = " and ".join(present)
         raise CheckpointError(f"checkpoint {path}: holds {names}; name the file that is meant")
-    if not present:
-        is_split = any(path.glob("*.index.json"))
-        reason = (
-            "its weights are split over several files" if is_split else "the folder has no weights"
-        )
-        raise CheckpointError(
-            f"checkpoint {path}: {reason}; expected one of {', '.join(_WEIGHT_NAMES)}"
-        )
-    return path / present[0]
+    if present:
+        return path / present[0]
+    is_split = any(path.glob("*.index.json"))
+    reason = "its weights are split over several files" if is_split else "the folder has no weights"
+    names = ", ".join(_WEIGHT_NAMES)
+    raise CheckpointError(f"checkpoint {path}: {reason}; expected one of {names}")
 
 
 def open_checkpoint(path: PathLike, expected: str) -> Checkpoint:
@@ -104,15 +105,15 @@ def open_checkpoint(path: PathLike, expected: str) -> Checkpoint:
         CheckpointError: unreadable or untrusted, or neither of the two formats.
     """
     file = find_weights(Path(path))
-    entries = read_checkpoint(file)
+    entries, origin = read_checkpoint(file), f"checkpoint {file}"
     for key in ("model", "weights"):
         if isinstance(entries.get(key), Mapping):
-            _check_names(entries[key], f"checkpoint {file}")
+            _check_names(entries[key], origin)
             return Checkpoint(file, entries, entries[key], False, find_settings(entries))
-    _check_names(entries, f"checkpoint {file}")
+    _check_names(entries, origin)
     if not entries or not all(isinstance(entry, Tensor) for entry in entries.values()):
-        names = listing(sorted(map(str, entries))) or "(none)"
-        raise CheckpointError(f"checkpoint {file}: holds the entries {names}; expected {expected}")
+        names = listing(sorted(entries)) or "(none)"
+        raise CheckpointError(f"{origin}: holds the entries {names}; expected {expected}")
     return Checkpoint(file, entries, entries, True, read_json(file.parent / CONFIG_NAME, expected))
 
 
@@ -120,9 +121,11 @@ def _check_names(tensors: Mapping[Any, Any], origin: str) -> None:
     for name in tensors:
         if not isinstance(name, str):
             kind = type(name).__name__
-            raise CheckpointError(
-                f"{origin}: the name of a tensor is of type {kind}, expected text"
-            )
+            reason = f"the name of a tensor is of type {kind}, expected text"
+            raise CheckpointError(f"{origin}: {reason}")
+
+
+# ---- Options. ----
 
 
 def find_settings(entries: Mapping[str, Any]) -> Dict[str, Any]:
@@ -143,3 +146,88 @@ def differing(options: Mapping[str, Any], expected: Mapping[str, Any]) -> List[s
             choices = " or ".join(map(repr, valid))
             problems.append(f"{name} = {options[name]!r}, expected {choices}")
     return problems
+
+
+# ---- Kinds. ----
+
+KINDS = {
+    "xlmr": "a masked LM of XLM-R's shape",
+    "bert": "a BERT",
+    "own": "an nlu_encoder of this package",
+    "deltalm": "a DeltaLM file",
+    "veco": "a VECO",
+    "bart": "an encoder-decoder such as mBART or NLLB",
+    "gpt": "a fairseq transformer_lm",
+}
+"""Kind of a file -> its name in messages."""
+
+MODEL_TYPES = {
+    "xlm-roberta": "xlmr",
+    "roberta": "xlmr",
+    "camembert": "xlmr",
+    "bert": "bert",
+    "mbart": "bart",
+    "m2m_100": "bart",
+    "gpt2": "gpt",
+}
+"""``model_type`` of a Hugging Face folder -> kind."""
+
+_DELTALM_NAME = re.compile(
+    r"(?:src|tgt)_embedding\..*|decoder\.layers\.\d+\.(?:fc3|ffn_1\.fc1)\..*"
+)
+
+
+def recognise(checkpoint: Checkpoint) -> str:
+    """Return the kind of a file, as a key of :data:`KINDS`; empty if it is unknown.
+
+    A folder states its ``model_type``; those of transformers before 2.3 (VECO's) have none. A
+    fairseq checkpoint is recognised by its options, or else by the names of its tensors; only
+    :func:`guess_veco` looks at values.
+    """
+    names = checkpoint.tensors
+    if checkpoint.is_folder:
+        model_type = checkpoint.model_type
+        if model_type is None and any(name.startswith("roberta.embeddings.") for name in names):
+            return "xlmr"
+        return MODEL_TYPES.get(model_type, "") if isinstance(model_type, str) else ""
+    if any("sentence_encoder." in name for name in names):
+        return "xlmr"
+    if checkpoint.options.get(LAYOUT_ENTRY) is not None:
+        return "own"
+    if "weights" in checkpoint.entries or checkpoint.arch.startswith("deltalm"):
+        return "deltalm"
+    if any(_DELTALM_NAME.fullmatch(name) for name in names):
+        return "deltalm"
+    if not checkpoint.has_layers("encoder", "decoder"):
+        return "gpt" if checkpoint.has_layers("decoder") else ""
+    if checkpoint.arch.startswith(("mbart", "bart")):
+        return "bart"
+    is_veco = checkpoint.arch.startswith("veco") or guess_veco(checkpoint.tensors)
+    return "veco" if is_veco else "bart"
+
+
+def guess_veco(tensors: Mapping[str, Any]) -> bool:
+    """Guess whether tensors are those of a VECO whose options do not name it.
+
+    They are if they have XLM-R's shape, and a masked-LM head or a first decoder layer that equals a
+    layer of the encoder. A fine-tuned VECO without its options cannot be told from a BART, which
+    ``bart`` refuses. This is the only place where the kind of a file is guessed.
+    """
+    return has_xlmr_shape(tensors) and (PRETRAINED_HERE in tensors or _is_one_stack(tensors))
+
+
+def has_xlmr_shape(names: Mapping[str, Any]) -> bool:
+    """Return True for learned positions, a norm after the embedding, none after the last layer."""
+    required = (f"encoder.{POSITIONS}", "encoder.layernorm_embedding.weight")
+    return all(name in names for name in required) and "encoder.layer_norm.weight" not in names
+
+
+def _is_one_stack(tensors: Mapping[str, Any]) -> bool:
+    first = tensors.get("decoder.layers.0.fc1.weight")
+    if not isinstance(first, Tensor):
+        return False
+    for name, tensor in tensors.items():
+        if re.fullmatch(r"encoder\.layers\.\d+\.fc1\.weight", name) and isinstance(tensor, Tensor):
+            if torch.equal(tensor, first):
+                return True
+    return False

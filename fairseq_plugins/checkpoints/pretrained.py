@@ -1,11 +1,12 @@
 """A pretrained model in this package's names.
 
-A file becomes a model in four steps: ``opening`` reads it, a converter of ``families`` renames its
-tensors by a table, ``readers`` takes the parts that its caller needs and finds the sizes, and
-``loading.load`` copies the tensors into a module.
+A file becomes a model in four steps. ``opening`` reads it and recognises its kind. The converter of
+the kind renames its tensors by a table (``renaming``). The reader takes the parts that its caller
+needs, and finds their sizes. ``loading.load`` copies them into a module.
 """
 
 import functools
+import importlib
 import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
@@ -16,10 +17,10 @@ from torch import Tensor
 from .inspection import CheckpointError
 from .layouts import FAMILIES, PADDING_IDX, POSITIONS, WORDS
 from .loading import LoadReport, listing
-from .opening import Checkpoint
+from .opening import KINDS, MODEL_TYPES, Checkpoint, open_checkpoint, recognise
 from .reading import PathLike, fingerprint
-from .renaming import NameTable, float_tensors, rename_tensors
-from .vocabulary import MASK, Languages
+from .renaming import NameTable, rename_tensors
+from .vocabulary import DICTIONARY_NAME, MASK, Languages, entries_beside
 
 PARTS = {"encoder.": "encoder", "decoder.": "decoder", "lm_head.": "head of the masked LM"}
 """Prefix of the names of every converted model -> the part, for messages."""
@@ -30,9 +31,10 @@ _SINUSOIDS = 1024
 
 @dataclass
 class PretrainedFile:
-    """A pretrained model: float32 tensors in this package's names, with their names in the file.
+    """A pretrained model: float32 tensors in this package's names.
 
     Attributes:
+        checkpoint: the file; :meth:`take` releases its tensors.
         expected: kind of file, for messages.
         tensors: by new name; ``sources``: new name -> name in the file.
         dropped: name in the file -> reason.
@@ -44,13 +46,14 @@ class PretrainedFile:
         stated_languages: languages as the file states them.
         mask_is_last: the last row is that of ``<mask>`` unless something tells otherwise.
         stated_mask: row of ``<mask>`` as the file states it; None if it does not.
-        sizes: of the model, by shapes and options; filled in by :meth:`find_sizes`.
-        layout: an ``EncoderLayout`` or ``CausalLMLayout``, for files that are read as such.
-        languages: in the order of their rows; None if there is no list.
         entries: entries of a fairseq dictionary for the first rows of the embedding; empty if no
             file beside the weights tells them.
+        languages: in the order of their rows; None if there is no list.
+        sizes: of the model, by shapes and options.
+        layout: an ``EncoderLayout`` or ``CausalLMLayout``, for files that are read as such.
     """
 
+    # Set by the converter of the family.
     checkpoint: Checkpoint = field(repr=False)
     expected: str
     tensors: Dict[str, Tensor]
@@ -64,10 +67,11 @@ class PretrainedFile:
     stated_languages: Languages = Languages()
     mask_is_last: bool = False
     stated_mask: Optional[int] = None
+    # Added by the reader.
+    entries: Tuple[str, ...] = ()
+    languages: Optional[Tuple[str, ...]] = None
     sizes: Dict[str, int] = field(default_factory=dict)
     layout: Any = None
-    languages: Optional[Tuple[str, ...]] = None
-    entries: Tuple[str, ...] = ()
 
     @property
     def origin(self) -> str:
@@ -113,9 +117,8 @@ class PretrainedFile:
         tensor = self.tensors.get(name)
         if tensor is None or tensor.dim() != 2:
             shape = "" if tensor is None else f" but one of shape {tuple(tensor.shape)}"
-            raise CheckpointError(
-                f"{self.origin}: has no matrix for {name}{shape}; expected {self.expected}"
-            )
+            reason = f"has no matrix for {name}{shape}"
+            raise CheckpointError(f"{self.origin}: {reason}; expected {self.expected}")
         return tensor
 
     # ---- Choose the parts that a caller needs. ----
@@ -125,7 +128,7 @@ class PretrainedFile:
         del self.tensors[name]
         self.dropped[self.sources.pop(name)] = because
 
-    def move(self, old: str, new: str) -> None:
+    def rename_part(self, old: str, new: str) -> None:
         """Replace the prefix of every new name that begins with ``old``."""
         prefix = re.compile(rf"\A{re.escape(old)}")
         self.tensors = {prefix.sub(new, name): self.tensors[name] for name in self.tensors}
@@ -147,21 +150,18 @@ class PretrainedFile:
                     self.drop(name, f"{title}, unused by {kind}")
         for copy, original in self.copies:
             if copy in self.tensors and original in self.tensors:
-                self._drop_copy(copy, original)
+                source = self.sources[original]
+                if not torch.equal(self.tensors[copy], self.tensors[original]):
+                    pair = f"{self.sources[copy]} and {source} differ"
+                    raise CheckpointError(f"{self.origin}: {pair}, expected them to be tied")
+                self.drop(copy, f"equal to {source}")
         for part, prefix in prefixes.items():
-            self.move(part, prefix)
+            self.rename_part(part, prefix)
         # Half-precision originals would stay in memory beside the model that is filled.
         entries = self.checkpoint.entries
         options = {name: entries[name] for name in ("args", "cfg") if name in entries}
         is_folder = self.checkpoint.is_folder
         self.checkpoint = replace(self.checkpoint, entries={} if is_folder else options, tensors={})
-
-    def _drop_copy(self, copy: str, original: str) -> None:
-        source = self.sources[original]
-        if not torch.equal(self.tensors[copy], self.tensors[original]):
-            pair = f"{self.sources[copy]} and {source} differ"
-            raise CheckpointError(f"{self.origin}: {pair}, expected them to be tied")
-        self.drop(copy, f"equal to {source}")
 
     # ---- Sizes. ----
 
@@ -173,14 +173,12 @@ class PretrainedFile:
         """
         rows, width = self.matrix(prefix + WORDS).shape
         inner = self.matrix(prefix + "layers.0.fc1.weight").size(0)
-        start = prefix + "layers."
-        numbers = {
-            int(name[len(start) :].split(".")[0]) for name in self.tensors if name.startswith(start)
-        }
-        if numbers != set(range(len(numbers))):
-            layers = f"{prefix.rstrip('.') or 'its'} layers {sorted(numbers)}"
-            raise CheckpointError(f"{self.origin}: {layers} are not 0 to {len(numbers) - 1}")
-        return {"vocab_size": rows, "layers": len(numbers), "embed_dim": width, "ffn_dim": inner}
+        matches = [re.match(re.escape(prefix) + r"layers\.(\d+)\.", name) for name in self.tensors]
+        layers = {int(match[1]) for match in matches if match}
+        if layers != set(range(len(layers))):
+            numbers = f"{prefix.rstrip('.') or 'its'} layers {sorted(layers)}"
+            raise CheckpointError(f"{self.origin}: {numbers} are not 0 to {len(layers) - 1}")
+        return {"vocab_size": rows, "layers": len(layers), "embed_dim": width, "ffn_dim": inner}
 
     def find_sizes(self, heads: Optional[int], label: str, prefix: str = "") -> None:
         """Fill in ``sizes`` by shapes and options, and place the first position behind ``<pad>``.
@@ -214,67 +212,94 @@ class PretrainedFile:
         number = self.stated_sizes.get("heads")
         number = heads if number is None else number
         if number is None:
-            raise CheckpointError(
-                f"{self.origin}: does not tell the number of attention heads (no "
-                f"{self.heads_option}), and no shape does; give {label}"
-            )
+            reason = f"does not tell the number of attention heads (no {self.heads_option})"
+            raise CheckpointError(f"{self.origin}: {reason}, and no shape does; give {label}")
         if not isinstance(number, int) or number < 1 or width % number:
-            raise CheckpointError(
-                f"{self.origin}: heads = {number!r}, expected a divisor of the width {width}"
-            )
+            valid = f"expected a divisor of the width {width}"
+            raise CheckpointError(f"{self.origin}: heads = {number!r}, {valid}")
         return number
+
+
+# ---- Convert. ----
+
+
+def convert(path: PathLike, converters: Mapping[str, str], expected: str) -> PretrainedFile:
+    """Open a file, recognise its kind, and convert it.
+
+    Converters are named ``module:function`` and imported for a file of their kind: a reader of
+    XLM-R needs no other family.
+
+    Args:
+        converters: kind of a file -> its converter.
+        expected: description of the files that the caller reads, for messages.
+
+    Raises:
+        CheckpointError: no converter for this kind, or the converter refuses the file.
+    """
+    checkpoint = open_checkpoint(path, expected)
+    kind = recognise(checkpoint)
+    if kind not in converters:
+        raise CheckpointError(_describe_unknown(checkpoint, kind, converters, expected))
+    module, function = converters[kind].split(":")
+    converter = getattr(importlib.import_module(module, __package__), function)
+    model: PretrainedFile = converter(checkpoint)
+    model.name_rows(entries_beside(checkpoint.file), DICTIONARY_NAME)
+    return model
+
+
+def _describe_unknown(
+    checkpoint: Checkpoint, kind: str, converters: Mapping[str, str], expected: str
+) -> str:
+    if checkpoint.is_folder:
+        types = ", ".join(sorted(name for name in MODEL_TYPES if MODEL_TYPES[name] in converters))
+        model_type = f"model_type = {checkpoint.model_type!r}"
+        return f"{checkpoint.options_origin}: {model_type}, expected one of {types}"
+    if kind:
+        return f"{checkpoint.origin}: is {KINDS[kind]}; expected {expected}"
+    entries = listing(sorted(map(str, checkpoint.entries)))
+    tensors = f"its tensors ({listing(list(checkpoint.tensors), 4)}) are of no known layout"
+    return f"{checkpoint.origin}: holds the entries {entries}; {tensors}; expected {expected}"
 
 
 def convert_tensors(
     checkpoint: Checkpoint,
     table: NameTable,
-    size_names: Mapping[str, str],
+    size_options: Mapping[str, str],
     expected: str,
     family: str = "",
-    transposed: str = "",
-    **facts: Any,
+    copies: Tuple[Tuple[str, str], ...] = (),
+    padding_idx: int = PADDING_IDX,
 ) -> PretrainedFile:
     """Rename all tensors of a checkpoint and collect the sizes that its options state.
 
     Args:
         table: names in the file -> names in this package, which begin as :data:`PARTS` do.
-        size_names: size -> option that states it; ``heads`` and ``layers`` are among them.
+        size_options: size -> option that states it; ``heads`` and ``layers`` are among them.
         expected: kind of file, for messages.
         family: of an encoder, whose usual wiring is filled in.
-        transposed: pattern of the names of matrices that the file stores transposed.
-        facts: further attributes of the :class:`PretrainedFile`.
+        copies: pairs (copy, original) of tied tensors.
+        padding_idx: row behind which positions begin.
 
     Raises:
         CheckpointError: a tensor that is not accounted for, or is not floating-point.
     """
-    origin = checkpoint.origin
-    tensors = float_tensors(checkpoint.tensors, origin)
-    for name, tensor in tensors.items():
-        if re.fullmatch(transposed, name) and tensor.dim() == 2:
-            tensors[name] = tensor.t().contiguous()
-    renamed = rename_tensors(tensors, table, origin, expected)
+    renamed = rename_tensors(checkpoint.tensors, table, checkpoint.origin, expected)
     integers = [
         renamed.sources[name]
         for name, tensor in renamed.tensors.items()
         if not tensor.is_floating_point()
     ]
     if integers:
-        raise CheckpointError(
-            f"{origin}: not floating-point: {listing(integers)}; expected {expected}"
-        )
-    sizes = {size: checkpoint.options.get(option) for size, option in size_names.items()}
-    if checkpoint.options.get(f"{size_names['layers']}_to_keep"):
+        reason = f"not floating-point: {listing(integers)}"
+        raise CheckpointError(f"{checkpoint.origin}: {reason}; expected {expected}")
+    sizes = {size: checkpoint.options.get(option) for size, option in size_options.items()}
+    if checkpoint.options.get(f"{size_options['layers']}_to_keep"):
         sizes["layers"] = None  # layers were left out after the training that the options describe
-    model = PretrainedFile(
-        checkpoint,
-        expected,
-        *renamed,
-        stated_sizes=sizes,
-        heads_option=size_names["heads"],
-        wiring={"family": family, **FAMILIES[family]} if family else {},
-        **facts,
-    )
-    for copy, original in model.copies:
+    model = PretrainedFile(checkpoint, expected, *renamed, stated_sizes=sizes, copies=copies)
+    model.heads_option, model.padding_idx = size_options["heads"], padding_idx
+    if family:
+        model.wiring = {"family": family, **FAMILIES[family]}
+    for copy, original in copies:
         if original not in model.tensors:
-            model.move(copy, original)
+            model.rename_part(copy, original)
     return model

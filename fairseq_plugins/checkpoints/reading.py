@@ -17,31 +17,22 @@ import torch
 from torch import Tensor
 
 from .inspection import CheckpointError, DamagedCheckpoint, check_file
-from .stored_options import check_options
-from .versions import check_versions
+from .metadata import check_options, check_versions
 
 PathLike = Union[str, "os.PathLike[str]"]
 AllowedGlobal = Tuple[Any, str]
 
 FINGERPRINT = "fairseq_plugins.tensors"
-"""Entry of a safetensors file's metadata, in files that this package writes.
-
-Programs that change the tensors leave it out.
-"""
+"""Entry of a safetensors file's metadata; programs that change the tensors leave it out."""
 
 _BYTES = 16
 _VALUES_AT_ONCE = 1 << 22
 _GIT_LFS_START = b"version https://git-lfs"
 _NUMPY_DTYPE_CODES = "?bhilqBHILQefdgFD"
 _METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
-_ALLOWED_BY_TORCH = {  # beside its own classes
-    "collections.OrderedDict",
-    "collections.Counter",
-    "_codecs.encode",
-    "builtins.set",
-    "builtins.bytearray",
-    "builtins.complex",
-}
+_ALLOWED_BY_TORCH = {"collections.OrderedDict", "collections.Counter", "_codecs.encode"}
+_ALLOWED_BY_TORCH |= {"builtins.set", "builtins.bytearray", "builtins.complex"}
+"""Names that torch allows beside its own classes."""
 _REFUSED = re.compile(r"GLOBAL (\S+)")
 _lock = threading.Lock()  # torch's allow-list is global to the process
 
@@ -103,34 +94,26 @@ def model_of(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]
     if isinstance(model, Mapping) and all(isinstance(tensor, Tensor) for tensor in model.values()):
         return dict(model)
     entries = ", ".join(sorted(map(str, checkpoint))[:10])
-    raise CheckpointError(
-        f"checkpoint {path}: expected an entry 'model' with tensors, found {entries}"
-    )
+    expected = f"expected an entry 'model' with tensors, found {entries}"
+    raise CheckpointError(f"checkpoint {path}: {expected}")
 
 
 def read_safetensors(file: Path) -> Dict[str, Tensor]:
-    """Read name -> tensor.
-
-    Raises:
-        CheckpointError: damaged, or its tensors have another fingerprint than it states.
-    """
+    """Read name -> tensor. Raises CheckpointError: damaged, or another fingerprint than stated."""
     try:
         with safetensors.safe_open(str(file), framework="pt", device="cpu") as opened:
-            stated_fingerprint = (opened.metadata() or {}).get(FINGERPRINT)
+            expected = (opened.metadata() or {}).get(FINGERPRINT)
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise _damaged(str(file), file.stat().st_size, error) from error
-    if stated_fingerprint is not None and fingerprint(tensors) != stated_fingerprint:
-        raise CheckpointError(
-            f"checkpoint {file}: its tensors have the fingerprint {fingerprint(tensors)}, it was "
-            f"written with {stated_fingerprint}; it is damaged: copy it"
-        )
-    # An empty tensor would share the place of its neighbour, and torch refuses to save two dtypes
-    # in one place.
-    return {
-        name: tensor if tensor.numel() else torch.empty_like(tensor)
-        for name, tensor in tensors.items()
-    }
+    if expected is not None and fingerprint(tensors) != expected:
+        difference = f"the fingerprint {fingerprint(tensors)}, it was written with {expected}"
+        raise CheckpointError(f"checkpoint {file}: its tensors have {difference}; it is damaged")
+    for name, tensor in tensors.items():
+        if not tensor.numel():
+            # It would share its neighbour's memory, and torch saves no two dtypes in one memory.
+            tensors[name] = torch.empty_like(tensor)
+    return tensors
 
 
 def _check_readable(file: Path) -> None:
@@ -158,12 +141,10 @@ def _read_pickle(file: Path) -> Any:
 
 
 def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Inspect an open file, then read it by ``torch.load``.
-
-    No more is unpickled than :func:`allowed_globals`.
+    """Inspect an open file, then read it by ``torch.load``: no more than :func:`allowed_globals`.
 
     Args:
-        name: of the file, for messages.
+        name: name of the file, for messages.
 
     Raises:
         DamagedCheckpoint: truncated, damaged, or no file of ``torch.save``.
@@ -195,14 +176,11 @@ def _damaged(name: str, size: int, error: BaseException) -> DamagedCheckpoint:
 
 
 def _refused_objects(names: Set[str], message: str) -> List[str]:
-    """Return the names of the objects for which torch refused a file.
+    """Return the objects for which torch refused a file; none if it failed for another reason.
 
     Args:
-        names: of the objects to which the file refers.
-        message: of torch.
-
-    Returns:
-        no name if torch failed for another reason.
+        names: names of the objects to which the file refers.
+        message: message of torch.
     """
     refusal = _REFUSED.search(message)
     if refusal and refusal[1].rsplit(".", 1)[-1] in {name.rsplit(".", 1)[-1] for name in names}:

@@ -10,7 +10,6 @@ from .inspection import CheckpointError
 from .loading import listing
 
 Renames = Dict[str, Union[str, Tuple[str, ...]]]
-Reasons = Dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -22,11 +21,13 @@ class NameTable:
             into equal blocks, in this order. The first pattern that matches wins.
         dropped: pattern -> reason why the tensor is not needed; looked up after ``renames``.
         refused: pattern -> reason why the file is of another kind; looked up before ``renames``.
+        transposed: pattern of the names of matrices that the file stores transposed.
     """
 
     renames: Mapping[str, Union[str, Tuple[str, ...]]]
     dropped: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    transposed: str = ""
 
 
 class RenamedTensors(NamedTuple):
@@ -45,23 +46,21 @@ def stack_renames(source: str, target: str) -> Renames:
         target: prefix in this package.
     """
     layer, new = source + r"layers\.(\d+)\.", target + r"layers.\1."
+    embedding_norm = r"(?:layernorm_embedding|emb_layer_norm)\.(weight|bias)"
+    attention = r"(self_attn|encoder_attn)\.([qkv]_proj|out_proj)\.(weight|bias)"
     norms = r"self_attn_layer_norm|encoder_attn_layer_norm|final_layer_norm"
+    projections = tuple(rf"{new}self_attn.{projection}_proj.\2" for projection in "qkv")
     return {
         source + r"(embed_tokens|embed_positions)\.weight": target + r"\1.weight",
-        source + r"(?:layernorm_embedding|emb_layer_norm)\.(weight|bias)": (
-            target + r"layernorm_embedding.\1"
-        ),
+        source + embedding_norm: target + r"layernorm_embedding.\1",
         source + r"layer_norm\.(weight|bias)": target + r"layer_norm.\1",
-        layer + r"(self_attn|encoder_attn)\.([qkv]_proj|out_proj)\.(weight|bias)": new
-        + r"\2.\3.\4",
-        layer + r"self_attn\.in_proj_(weight|bias)": tuple(
-            rf"{new}self_attn.{projection}_proj.\2" for projection in "qkv"
-        ),
+        layer + attention: new + r"\2.\3.\4",
+        layer + r"self_attn\.in_proj_(weight|bias)": projections,
         layer + rf"({norms}|fc1|fc2)\.(weight|bias)": new + r"\2.\3",
     }
 
 
-def stack_buffers(source: str) -> Reasons:
+def stack_buffers(source: str) -> Dict[str, str]:
     """Return the buffers of a fairseq encoder or decoder, which hold no weights."""
     return {
         source + r"version": "format counter of fairseq",
@@ -70,28 +69,32 @@ def stack_buffers(source: str) -> Reasons:
 
 
 def rename_tensors(
-    tensors: Mapping[str, Tensor], table: NameTable, origin: str, expected: str
+    tensors: Mapping[str, Any], table: NameTable, origin: str, expected: str
 ) -> RenamedTensors:
-    """Rename every tensor by a table.
+    """Rename every tensor by a table; floating-point tensors become float32.
 
     Args:
         origin: name of the file, for messages.
         expected: kind of file that the table reads, for messages.
 
     Raises:
-        CheckpointError: a name that the table does not know or refuses, two tensors for one new
-            name, or rows that cannot be divided.
+        CheckpointError: an entry that is no tensor, a name that the table does not know or refuses,
+            two tensors for one new name, or rows that cannot be divided.
     """
     renamed = RenamedTensors({}, {}, {})
     unknown: List[str] = []
-    for name, tensor in tensors.items():
+    for name, entry in tensors.items():
+        tensor = _as_float(entry, name, origin)
+        if re.fullmatch(table.transposed, name) and tensor.dim() == 2:
+            tensor = tensor.t().contiguous()
         refusal = _first_match(name, table.refused)
         if refusal:
             raise CheckpointError(f"{origin}: {refusal[1]} (it holds {name}); expected {expected}")
         if rename := _first_match(name, table.renames):
             match, targets = rename
-            names = [match.expand(target) for target in _as_tuple(targets)]
-            for new, block in zip(names, _divide(name, tensor, len(names), origin)):
+            targets = (targets,) if isinstance(targets, str) else targets
+            for target, block in zip(targets, _divide(name, tensor, len(targets), origin)):
+                new = match.expand(target)
                 if new in renamed.tensors:
                     pair = f"two tensors for {new}, one of them {name}"
                     raise CheckpointError(f"{origin}: {pair}; expected {expected}")
@@ -105,6 +108,13 @@ def rename_tensors(
     return renamed
 
 
+def _as_float(entry: Any, name: str, origin: str) -> Tensor:
+    if not isinstance(entry, Tensor):
+        kind = type(entry).__name__
+        raise CheckpointError(f"{origin}: {name} is of type {kind}, expected a tensor")
+    return entry.detach().float() if entry.is_floating_point() else entry
+
+
 def _first_match(name: str, patterns: Mapping[str, Any]) -> Optional[Tuple["re.Match[str]", Any]]:
     """Return the match of the first pattern that matches the whole name, and its entry."""
     for pattern, entry in patterns.items():
@@ -113,33 +123,11 @@ def _first_match(name: str, patterns: Mapping[str, Any]) -> Optional[Tuple["re.M
     return None
 
 
-def _as_tuple(targets: Union[str, Tuple[str, ...]]) -> Tuple[str, ...]:
-    return (targets,) if isinstance(targets, str) else targets
-
-
 def _divide(name: str, tensor: Tensor, count: int, origin: str) -> Sequence[Tensor]:
     """Divide the rows into ``count`` equal blocks."""
     if count == 1:
         return (tensor,)
     if tensor.dim() == 0 or tensor.size(0) % count:
-        shape = tuple(tensor.shape)
-        raise CheckpointError(
-            f"{origin}: {name} has shape {shape}; its rows must be a multiple of {count}"
-        )
+        rows = f"has shape {tuple(tensor.shape)}; its rows must be a multiple of {count}"
+        raise CheckpointError(f"{origin}: {name} {rows}")
     return tensor.chunk(count)
-
-
-def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
-    """Return floating-point tensors as float32 and all others as they are.
-
-    Raises:
-        CheckpointError: an entry that is no tensor.
-    """
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor):
-            kind = type(tensor).__name__
-            raise CheckpointError(f"{origin}: {name} is of type {kind}, expected a tensor")
-    return {
-        name: tensor.detach().float() if tensor.is_floating_point() else tensor
-        for name, tensor in tensors.items()
-    }

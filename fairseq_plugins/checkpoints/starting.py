@@ -35,10 +35,10 @@ def started_from(options: Any) -> Optional[str]:
 def left_closed(option: str, path: str, options: Any, task: Any) -> Optional[str]:
     """Return the reason why a pretrained file is not opened; None if it is to be opened.
 
-    The reason is the error that a model raises if it is used before a checkpoint has been loaded.
+    The model raises it as its error if it is used before a checkpoint has been loaded.
 
     Args:
-        option: that names the file.
+        option: option that names the file.
         options: of the command line, with ``restore_file`` and ``save_dir``; a YAML's have neither.
         task: has ``from_checkpoint`` if a checkpoint will fill the model.
     """
@@ -55,15 +55,12 @@ def left_closed(option: str, path: str, options: Any, task: Any) -> Optional[str
 def compare_order(
     langs: Sequence[str], trained: Optional[Sequence[str]], origin: str, option: str
 ) -> None:
-    """Compare the languages of an option with those of a checkpoint, in their order.
+    """Raise ValueError unless the languages of an option are those of a checkpoint, in their order.
 
     Args:
         langs: languages of the option.
         trained: languages of the checkpoint; None, which is logged, if it does not state them.
         origin: name of the checkpoint, for messages.
-
-    Raises:
-        ValueError: other languages, or another order, which the rows of their ids follow.
     """
     if trained is None:
         text = "%s does not tell its languages: %s must have them in the order of its training"

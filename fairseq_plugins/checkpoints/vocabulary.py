@@ -30,14 +30,7 @@ LANGUAGE = re.compile(rf"\[({_CODE})\]|__({_CODE})__")
 
 
 def read_json(file: Path, expected: str) -> Dict[str, Any]:
-    """Read a JSON object.
-
-    Args:
-        expected: what the folder should hold, for messages.
-
-    Raises:
-        CheckpointError: missing, damaged or something else.
-    """
+    """Read a JSON object. Raises CheckpointError: missing (``expected`` tells what), or damaged."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -66,13 +59,11 @@ def read_lines(file: Path, kind: str) -> List[str]:
 def find_dictionary(folder: Path, checkpoint: Mapping[str, Any]) -> Optional[Path]:
     """Return ``dict.txt``, or one of several equal ``dict.LANG.txt``; None if there is none.
 
-    The folder counts first, then the data folder that a fairseq checkpoint was trained on.
-
-    Raises:
-        CheckpointError: dictionaries of languages that differ.
+    The folder counts first, then the data folder that a fairseq checkpoint was trained on. Raises
+    CheckpointError if dictionaries of languages differ.
     """
     data = task_options(checkpoint).get("data") or getattr(checkpoint.get("args"), "data", None)
-    places = [folder, *([Path(str(data).split(os.pathsep)[0])] if data else [])]
+    places = [folder, Path(str(data).split(os.pathsep)[0])] if data else [folder]
     for place in places:
         file = place / DICTIONARY_NAME
         files = [file] if file.is_file() else sorted(place.glob("dict.*.txt"))
@@ -88,8 +79,7 @@ def find_dictionary(folder: Path, checkpoint: Mapping[str, Any]) -> Optional[Pat
 def read_dictionary(file: Path) -> List[str]:
     """Return the entries of a fairseq dictionary in row order, the four special ones first.
 
-    Raises:
-        CheckpointError: a line that is no entry; names it.
+    Raises CheckpointError for a line that is no entry.
     """
     entries = list(SPECIAL)
     for number, line in enumerate(read_lines(file, "dictionary"), 1):
@@ -153,14 +143,13 @@ class Languages:
 def read_languages(file: Path) -> Tuple[str, ...]:
     """Read the languages of a file, one per line, in its order.
 
-    Raises:
-        CheckpointError: no text, no language, several on a line, or a language twice.
+    Raises CheckpointError for no text, no language, several on a line, or a language twice.
     """
     lines = [line.strip() for line in read_lines(file, "languages")]
     for number, line in enumerate(lines, 1):
-        if any(sign in line for sign in " \t,"):
-            place = f"languages {file}, line {number}"
-            raise CheckpointError(f"{place}: {line[:60]!r}, expected one language per line")
+        if re.search(r"[ \t,]", line):
+            problem = f"line {number}: {line[:60]!r}, expected one language per line"
+            raise CheckpointError(f"languages {file}, {problem}")
     return check_languages([line for line in lines if line], f"languages {file}")
 
 
@@ -181,12 +170,16 @@ def languages_of(entries: Sequence[str], languages: Sequence[str] = ()) -> Tuple
         languages: of a model; an entry that looks like a language but stands before the block that
             holds these counts as a piece.
     """
-    matches = [LANGUAGE.fullmatch(entry) for entry in entries]
-    codes = [match and (match.group(1) or match.group(2)) for match in matches]
+    codes = [_language_code(entry) for entry in entries]
     first = next((row for row, code in enumerate(codes) if code in set(languages)), 0)
     while first > 0 and codes[first - 1] is not None:
         first -= 1
     return tuple(code for code in codes[first:] if code is not None)
+
+
+def _language_code(entry: str) -> Optional[str]:
+    match = LANGUAGE.fullmatch(entry)
+    return match[1] or match[2] if match else None
 
 
 # ---- Options of a checkpoint. ----
@@ -224,9 +217,7 @@ def stock_languages(
     options = {**settings, **task}
     style = _TASK_STYLES.get(str(options.get("lang_tok_style")), style)
     state = as_dict(checkpoint.get("task_state") or {}).get("languages")
-    if isinstance(
-        state, Mapping
-    ):  # of mBART's task; the tasks of understanding keep the list alone
+    if isinstance(state, Mapping):  # mBART's task; those of understanding store the list alone
         state = state.get("langs")
     if state and isinstance(state, (list, tuple)):
         return Languages(tuple(map(str, state)), style=style)

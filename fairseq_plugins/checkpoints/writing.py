@@ -1,7 +1,10 @@
 """Write checkpoints so that a kill or a full disk leaves the previous one intact."""
 
+import dataclasses
+import json
 import os
 import re
+from pathlib import Path
 from typing import Any, Dict, Mapping, Tuple
 
 import safetensors.torch
@@ -10,8 +13,13 @@ from torch import Tensor
 
 from data_prep.files import atomic_file, atomic_path
 
+from .inspection import CheckpointError
+from .layouts import WORDS, masked_lm_shapes
+from .loading import check_shapes, listing
+from .masked_lm import EMBEDDING_NAMES, EPSILON, FOLDER_SIZES, LAYER_NAMES, MODEL_TYPE, OUTPUT
+from .metadata import stamped
 from .reading import FINGERPRINT, PathLike, fingerprint
-from .versions import stamped
+from .vocabulary import CONFIG_NAME
 
 
 def save_checkpoint(state: Any, path: PathLike) -> None:
@@ -65,6 +73,13 @@ def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
         temporary.chmod(0o666 & ~mask)  # safetensors lets only their owner read them
 
 
+def write_json(content: Mapping[str, Any], path: PathLike) -> None:
+    """Write a JSON object atomically, its keys sorted. Errors as of :func:`atomic_path`."""
+    text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
 def memory_of(tensor: Tensor) -> Tuple[Any, ...]:
     """Return what two names of one tensor share: device, memory, shape, strides and dtype."""
     return tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
@@ -79,3 +94,80 @@ def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
         if owner != name:
             tied[name] = owner
     return tied
+
+
+# ---- Write a masked LM as a folder. ----
+
+_THEIR_NAMES = {ours: theirs for theirs, ours in {**EMBEDDING_NAMES, **LAYER_NAMES}.items()}
+
+
+def exported_name(name: str, prefix: str = "roberta") -> str:
+    """Return the name of a ``MaskedLM`` tensor in a folder whose encoder has this prefix."""
+    part, _, inner = name.partition(".")
+    if part == "lm_head":
+        return name
+    module, _, kind = inner.rpartition(".")
+    layer = re.fullmatch(r"layers\.(\d+)\.(.+)", module)
+    if layer:
+        return f"{prefix}.encoder.layer.{layer[1]}.{_THEIR_NAMES[layer[2]]}.{kind}"
+    return f"{prefix}.embeddings.{_THEIR_NAMES[module]}.{kind}"
+
+
+def write_masked_lm(
+    folder: PathLike, sizes: Any, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float16
+) -> str:
+    """Write ``config.json`` and ``model.safetensors``, each replaced atomically.
+
+    Args:
+        sizes: ``MaskedLMSizes``, or a mapping with its fields.
+        tensors: in the names of ``MaskedLM``; the tied ``lm_head.weight`` may be among them.
+        dtype: to which the tensors are rounded.
+
+    Returns:
+        the fingerprint that ``read_masked_lm`` will give for the folder, of the *rounded* tensors.
+
+    Raises:
+        CheckpointError: names or shapes other than a masked LM's of these sizes, or numbers that
+            ``dtype`` cannot hold.
+    """
+    numbers = dict(sizes) if isinstance(sizes, Mapping) else dataclasses.asdict(sizes)
+    rounded = _round(tensors, numbers, dtype, f"masked LM for {folder}")
+    folder_tensors = {exported_name(name): tensor for name, tensor in rounded.items()}
+    token_types = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
+    folder_tensors[exported_name("sentence_encoder.segment_embeddings.weight")] = token_types
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    save_tensors(folder_tensors, Path(folder) / "model.safetensors")
+    config = {
+        **{option: numbers[size] for size, option in FOLDER_SIZES.items()},
+        "architectures": ["XLMRobertaForMaskedLM"],
+        "hidden_act": "gelu",
+        "layer_norm_eps": EPSILON,
+        "max_position_embeddings": numbers["max_positions"] + numbers["padding_idx"] + 1,
+        "model_type": MODEL_TYPE,
+        "pad_token_id": numbers["padding_idx"],
+        "torch_dtype": str(dtype).rsplit(".", 1)[-1],
+        "type_vocab_size": 1,
+    }
+    write_json(config, Path(folder) / CONFIG_NAME)
+    return fingerprint(rounded)
+
+
+def _round(
+    tensors: Mapping[str, Tensor], sizes: Mapping[str, int], dtype: torch.dtype, origin: str
+) -> Dict[str, Tensor]:
+    """Return copies of the tensors in ``dtype``, without the tied output; check all of them."""
+    untied = {name: tensor for name, tensor in tensors.items() if name != OUTPUT}
+    expected = "the tensors of masked_lm.model.MaskedLM"
+    check_shapes(untied, masked_lm_shapes(sizes), origin, expected)
+    output = tensors.get(OUTPUT)
+    if output is not None and not torch.equal(output, untied[f"sentence_encoder.{WORDS}"]):
+        reason = f"{OUTPUT} differs from the token embedding, expected a tie"
+        raise CheckpointError(f"{origin}: {reason}")
+    rounded = {}
+    for name, tensor in untied.items():
+        rounded[name] = tensor.detach().to("cpu", dtype, copy=True).contiguous()
+    infinite = [name for name, tensor in rounded.items() if not tensor.isfinite().all()]
+    if infinite:
+        names = listing(infinite)
+        raise CheckpointError(f"{origin}: values that are not finite in {dtype}: {names}")
+    return rounded

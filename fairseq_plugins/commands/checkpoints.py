@@ -87,7 +87,7 @@ def check_dictionary(args: argparse.Namespace) -> None:
 
 def dictionary(args: argparse.Namespace) -> None:
     """Write the dictionary of an encoder."""
-    from ..checkpoints.dictionary import write_dictionary
+    from ..checkpoints.encoders import write_dictionary
     from ..checkpoints.vocabulary import read_languages
 
     file = Path(args.langs)

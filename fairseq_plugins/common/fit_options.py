@@ -1,10 +1,10 @@
-"""Tell ``checkpoints.fitting`` the names of options, and compare options with a file's sizes."""
+"""Tell ``checkpoints.fitting`` the names of options."""
 
 from typing import Any, Dict, Mapping
 
 from ..checkpoints.fitting import FitOptions
 from ..checkpoints.layouts import size_options
-from .options import USE_ITS_DICTIONARY, flag
+from .options import USE_ITS_DICTIONARY
 
 FIT_OPTIONS = FitOptions(
     rows="error",
@@ -35,23 +35,3 @@ def side_sizes(sizes: Mapping[str, int], *sides: str) -> Dict[str, int]:
         for size in ("embed_dim", "ffn_dim", "heads"):
             values[options[size]] = sizes[size]
     return values
-
-
-def check_sizes(sizes: Mapping[str, Any], args: Any, origin: str, remedy: str = "") -> None:
-    """Compare the sizes of a file (option -> value) with the options that are set.
-
-    Args:
-        origin: option and path of the file, for messages.
-        remedy: advice that ends the message.
-
-    Raises:
-        ValueError: an option has another value; lists all of them.
-    """
-    wrong = []
-    for name, size in sizes.items():
-        option = getattr(args, name, None)
-        if option is not None and str(option) != str(size):
-            wrong.append(f"{flag(name)} {option} (valid here: {size})")
-    if wrong:
-        difference = "has other sizes than the architecture and the command line"
-        raise ValueError(f"{origin} {difference}: {', '.join(wrong)}{remedy}")

@@ -164,6 +164,26 @@ def check_wiring(args: Any, wiring: Mapping[str, Any], origin: str) -> None:
             )
 
 
+def check_sizes(sizes: Mapping[str, Any], args: Any, origin: str, remedy: str = "") -> None:
+    """Compare the sizes of a file (option -> value) with the options that are set.
+
+    Args:
+        origin: option and path of the file, for messages.
+        remedy: advice that ends the message.
+
+    Raises:
+        ValueError: an option has another value; lists all of them.
+    """
+    wrong = []
+    for name, size in sizes.items():
+        option = getattr(args, name, None)
+        if option is not None and str(option) != str(size):
+            wrong.append(f"{flag(name)} {option} (valid here: {size})")
+    if wrong:
+        difference = "has other sizes than the architecture and the command line"
+        raise ValueError(f"{origin} {difference}: {', '.join(wrong)}{remedy}")
+
+
 def frozen_path(cfg: Any, name: str, valid: str) -> str:
     """Return the path of the frozen model that option ``name`` gives.
 

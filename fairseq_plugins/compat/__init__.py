@@ -10,7 +10,7 @@ import logging
 import os
 from typing import Dict, Set, Tuple
 
-from ..checkpoints.versions import summary
+from ..checkpoints.metadata import summary
 from . import (
     batches,
     data_files,

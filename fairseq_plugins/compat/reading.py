@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from ..checkpoints.inspection import DamagedCheckpoint
+from ..checkpoints.metadata import check_options, literal
 from ..checkpoints.reading import allowed_globals, load_stream
-from ..checkpoints.stored_options import check_options, literal
 from .patch import Harm, ModuleProxy, Patch
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import torch
 
 from data_prep.files import atomic_file
 
-from ..checkpoints.versions import check_versions, stamped
+from ..checkpoints.metadata import check_versions, stamped
 from .patch import Harm, ModuleProxy, Patch, source_has
 
 logger = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
 from ..checkpoints import read_checkpoint
+from ..checkpoints.encoders import read_encoder
 from ..checkpoints.layouts import LAYOUT_ENTRY
 from ..checkpoints.opening import find_settings
-from ..checkpoints.readers import read_encoder
-from ..checkpoints.rows import sentencepiece_in
+from ..checkpoints.tokenizers import sentencepiece_in
 from ..checkpoints.vocabulary import SPECIAL, task_options
 from ..models.nlu import load_text_encoder
 from ..models.nlu.config import POOLING_OF

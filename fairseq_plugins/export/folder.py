@@ -12,7 +12,7 @@ from torch import nn
 from data_prep.files import atomic_folder, sha256
 
 from ..checkpoints import fingerprint
-from ..checkpoints.versions import stamp
+from ..checkpoints.metadata import stamp
 from .graphs import Graph, write_graphs
 
 logger = logging.getLogger(__name__)

@@ -16,12 +16,12 @@ import torch
 from data_prep.files import atomic_folder
 
 from ..checkpoints import read_checkpoint, read_masked_lm, write_masked_lm
-from ..checkpoints.families import deltalm, roberta, veco
 from ..checkpoints.layouts import LAYOUT_ENTRY
-from ..checkpoints.opening import Checkpoint, find_settings, find_weights
+from ..checkpoints.masked_lm import EXPECTED
+from ..checkpoints.opening import Checkpoint, find_settings, find_weights, recognise
 from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.reading import PathLike, model_of
-from ..checkpoints.rows import sentencepiece_in
+from ..checkpoints.tokenizers import sentencepiece_in
 from ..checkpoints.vocabulary import CONFIG_NAME, DICTIONARY_NAME, SPECIAL
 from ..checkpoints.writing import save_tensors
 from . import huggingface_tokenizer as tokenizer
@@ -111,7 +111,7 @@ def _frozen(content: Checkpoint, heads: Optional[int]) -> PretrainedFile:
             "--pretrained-mlm named"
         )
     stated = {"heads": content.options.get("encoder_attention_heads")}
-    masked_lm = PretrainedFile(content, roberta.EXPECTED, tensors, stated_sizes=stated)
+    masked_lm = PretrainedFile(content, EXPECTED, tensors, stated_sizes=stated)
     masked_lm.find_sizes(heads, "--heads", "sentence_encoder.")
     return masked_lm
 
@@ -119,10 +119,11 @@ def _frozen(content: Checkpoint, heads: Optional[int]) -> PretrainedFile:
 def _refuse(content: Checkpoint) -> None:
     """Raise ValueError, with the reason, where ``transformers`` has no such architecture."""
     names = [str(name) for name in content.tensors]
-    reason = next((why for kind, why in _REFUSED if any(re.fullmatch(kind, name) for name in names)), None)
-    if deltalm.recognises(content):
+    reason = next((why for pattern, why in _REFUSED if any(re.fullmatch(pattern, name) for name in names)), None)
+    kind = recognise(content)
+    if kind == "deltalm":
         reason = "is a DeltaLM, whose decoder has two feed-forward blocks a layer"
-    elif veco.recognises(content):
+    elif kind == "veco":
         reason = "is a VECO, whose cross-attention stands beside an encoder's layers"
     elif content.arch.startswith("nat_ctc"):
         reason = "is a nat_ctc, which decodes slots"

@@ -7,7 +7,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 import torch
 from torch import Tensor
 
-from ..checkpoints.families import roberta
+from ..checkpoints.encoders import read_encoder
 from ..checkpoints.layouts import (
     LAYOUT_ENTRY,
     PADDING_IDX,
@@ -19,11 +19,12 @@ from ..checkpoints.layouts import (
     family_layout,
 )
 from ..checkpoints.loading import check_shapes
+from ..checkpoints.masked_lm import FOLDER_SIZES
 from ..checkpoints.opening import Checkpoint, differing
 from ..checkpoints.pretrained import PretrainedFile
-from ..checkpoints.readers import read_encoder
-from ..checkpoints.renaming import NameTable, float_tensors, rename_tensors, stack_buffers, stack_renames
+from ..checkpoints.renaming import NameTable, rename_tensors, stack_buffers, stack_renames
 from ..checkpoints.vocabulary import SPECIAL, as_dict, task_options
+from ..checkpoints.writing import exported_name
 from ..models.nlu.config import POOLING_OF
 from .huggingface_layout import BERT_PAIR, PAIR, Exported
 
@@ -92,7 +93,7 @@ def _renamed(tensors: Mapping[str, Tensor], layout: EncoderLayout, stem: str) ->
     if layout.family == "bert":
         changed[POSITIONS] = tensors[POSITIONS][PADDING_IDX + 1 :]
     changed.setdefault("segment_embeddings.weight", torch.zeros(1, layout.embed_dim))
-    return {roberta.exported_name(f"sentence_encoder.{name}", stem): one for name, one in changed.items()}
+    return {exported_name(f"sentence_encoder.{name}", stem): one for name, one in changed.items()}
 
 
 def configuration(layout: EncoderLayout) -> Dict[str, Any]:
@@ -103,7 +104,7 @@ def configuration(layout: EncoderLayout) -> Dict[str, Any]:
         raise ValueError(
             f"an encoder of the family {layout.family} with {'; '.join(other)}; transformers has no such one"
         )
-    config = {theirs: getattr(layout, ours) for ours, theirs in roberta.FOLDER_SIZES.items()}
+    config = {theirs: getattr(layout, ours) for ours, theirs in FOLDER_SIZES.items()}
     config.update(hidden_act="gelu", layer_norm_eps=layout.epsilon, pad_token_id=PADDING_IDX, bos_token_id=0)
     config.update(eos_token_id=layout.eos_idx, type_vocab_size=max(layout.segments, 1))
     unused = PADDING_IDX + 1 if layout.family == "xlmr" else 0
@@ -177,7 +178,7 @@ def exported_bert(content: Checkpoint) -> Exported:
     problems = differing(options, {**wanted, "encoder_normalize_before": True, "no_token_positional_embeddings": False})
     if problems:
         raise ValueError(f"{origin}: {'; '.join(problems)}; expected {_BERT}")
-    tensors = rename_tensors(float_tensors(content.tensors, origin), _BERT_NAMES, origin, _BERT).tensors
+    tensors = rename_tensors(content.tensors, _BERT_NAMES, origin, _BERT).tensors
     head = {name: tensors.pop(name) for name in list(tensors) if name.startswith(("cls.", "bert."))}
     stated = {"heads": options.get("encoder_attention_heads")}
     encoder = PretrainedFile(content, _BERT, tensors, stated_sizes=stated)

@@ -8,9 +8,8 @@ from typing import Any, Dict, List, Mapping, Tuple
 import torch
 from torch import Tensor
 
-from ..checkpoints import CheckpointError, read_checkpoint
-from ..checkpoints.families import bart
-from ..checkpoints.families.bart import SHARED
+from ..checkpoints import CheckpointError, bart, read_checkpoint
+from ..checkpoints.bart import SHARED
 from ..checkpoints.layouts import (
     PADDING_IDX,
     POSITIONS,
@@ -23,7 +22,7 @@ from ..checkpoints.layouts import (
 from ..checkpoints.loading import check_shapes
 from ..checkpoints.opening import Checkpoint, differing, find_weights
 from ..checkpoints.reading import PathLike
-from ..checkpoints.renaming import NameTable, float_tensors, rename_tensors, stack_buffers, stack_renames
+from ..checkpoints.renaming import NameTable, rename_tensors, stack_buffers, stack_renames
 from ..checkpoints.vocabulary import CONFIG_NAME, as_list, read_json, stock_languages, task_options
 from ..checkpoints.writing import save_checkpoint, start_state
 from .huggingface_layout import Entries, Exported
@@ -72,7 +71,7 @@ _ARCHITECTURES = {
 def exported_seq2seq(content: Checkpoint) -> Exported:
     """A fairseq checkpoint with encoder and decoder. Raises ValueError: wired or tied otherwise than either model."""
     options, origin = content.options, content.origin
-    tensors = rename_tensors(float_tensors(content.tensors, origin), _NAMES, origin, EXPECTED).tensors
+    tensors = rename_tensors(content.tensors, _NAMES, origin, EXPECTED).tensors
     words = _untie(tensors, origin)
     model_type = MBART if f"encoder.{POSITIONS}" in tensors else M2M
     _check_norms(tensors, model_type, origin)
@@ -221,7 +220,7 @@ def import_seq2seq(folder: PathLike, checkpoint: PathLike) -> None:
     model_type = config.get("model_type")
     if model_type not in _ARCHITECTURES:
         raise CheckpointError(f"{origin}: model_type = {model_type!r}, expected one of {', '.join(_ARCHITECTURES)}")
-    tensors = rename_tensors(float_tensors(read_checkpoint(file), origin), _NAMES, origin, EXPECTED).tensors
+    tensors = rename_tensors(read_checkpoint(file), _NAMES, origin, EXPECTED).tensors
     bias = tensors.pop(_BIAS, None)
     problems = differing(
         config, {"pad_token_id": PADDING_IDX, "eos_token_id": 2, "activation_function": ("relu", "gelu")}

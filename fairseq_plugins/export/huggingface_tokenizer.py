@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-from ..checkpoints.rows import WORDPIECE_NAMES
+from ..checkpoints.tokenizers import WORDPIECE_NAMES
 from ..checkpoints.vocabulary import LANGUAGE, MASK, PAD, SPECIAL
 
 _BARE = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")

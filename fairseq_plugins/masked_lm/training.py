@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ..checkpoints.layouts import size_options
 from ..checkpoints.loading import load
+from ..checkpoints.masked_lm import read_masked_lm
 from ..checkpoints.pretrained import PretrainedFile
-from ..checkpoints.readers import read_masked_lm
-from ..checkpoints.rows import tokenizer_entries
+from ..checkpoints.tokenizers import tokenizer_entries
 from ..checkpoints.vocabulary import check_entries
 from ..common.options import USE_ITS_DICTIONARY, flag, option, register_architectures, sizes_of
 from .model import MaskedLM, MaskedLMSizes

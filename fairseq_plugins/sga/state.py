@@ -12,12 +12,11 @@ import torch
 from fairseq.data import Dictionary
 
 from ..checkpoints.loading import load
+from ..checkpoints.masked_lm import read_masked_lm
 from ..checkpoints.pretrained import PretrainedFile
-from ..checkpoints.readers import read_masked_lm
 from ..checkpoints.vocabulary import MASK, check_entries
-from ..common.fit_options import check_sizes
 from ..common.frozen import Frozen
-from ..common.options import USE_ITS_DICTIONARY, frozen_path, writable
+from ..common.options import USE_ITS_DICTIONARY, check_sizes, frozen_path, writable
 from ..masked_lm.model import MaskedLM, MaskedLMSizes
 from .config import SIZE_OPTIONS, SGAConfig
 

@@ -5,7 +5,7 @@ from collections import namedtuple
 
 import pytest
 
-from fairseq_plugins.checkpoints.dictionary import write_dictionary
+from fairseq_plugins.checkpoints.encoders import write_dictionary
 from tests import nlu_builders
 
 from .commands import checkpoint, logged, transformer

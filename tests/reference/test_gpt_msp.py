@@ -7,7 +7,7 @@ import torch
 
 from fairseq_plugins.checkpoints import load
 from fairseq_plugins.checkpoints.fitting import MARKERS
-from fairseq_plugins.checkpoints.readers import read_causal_lm
+from fairseq_plugins.checkpoints.gpt import read_causal_lm
 from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
 from tests import builders, gpt_builders
 

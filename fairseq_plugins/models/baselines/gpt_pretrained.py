@@ -8,16 +8,14 @@ from typing import Any, List, Sequence
 import torch
 from torch import Tensor
 
-from ...checkpoints.families.gpt import OUTPUT
 from ...checkpoints.fitting import MARKERS
+from ...checkpoints.gpt import OUTPUT, read_causal_lm
 from ...checkpoints.layouts import WORDS, size_options
 from ...checkpoints.loading import listing, load
 from ...checkpoints.pretrained import PretrainedFile
-from ...checkpoints.readers import read_causal_lm
 from ...checkpoints.reading import fingerprint
-from ...common.fit_options import check_sizes
 from ...common.frozen import Frozen
-from ...common.options import frozen_path
+from ...common.options import check_sizes, frozen_path
 from ...modules.prefix_decoder import PrefixDecoder
 
 logger = logging.getLogger(__name__)

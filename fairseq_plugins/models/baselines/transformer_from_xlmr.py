@@ -13,15 +13,16 @@ from torch import Tensor, nn
 
 from ...checkpoints.fitting import Filler, layer_sources
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.readers import read_masked_lm
+from ...checkpoints.masked_lm import read_masked_lm
 from ...checkpoints.starting import left_closed
 from ...common.filled_model import FilledTransformer
-from ...common.fit_options import check_sizes, fit_options, side_sizes
+from ...common.fit_options import fit_options, side_sizes
 from ...common.options import (
     EMBEDDING_POLICIES,
     XLMR_WIRING,
     as_namespace,
     check_choices,
+    check_sizes,
     check_wiring,
     defaults_of,
     embedding_mismatch_option,

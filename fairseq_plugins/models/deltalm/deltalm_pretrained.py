@@ -4,13 +4,13 @@ from typing import Any, Dict, Tuple
 
 from torch import Tensor
 
-from ...checkpoints.families.deltalm import read_deltalm
+from ...checkpoints.bart import read_deltalm
 from ...checkpoints.fitting import Filler, layer_sources
 from ...checkpoints.loading import LoadReport
+from ...checkpoints.masked_lm import read_masked_lm
 from ...checkpoints.pretrained import PretrainedFile
-from ...checkpoints.readers import read_masked_lm
-from ...common.fit_options import check_sizes, fit_options, side_sizes
-from ...common.options import flag
+from ...common.fit_options import fit_options, side_sizes
+from ...common.options import check_sizes, flag
 
 _ENCODER_PARTS = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 _BOTTOM = ("self_attn", "self_attn_layer_norm", "fc3", "fc4", "ffn_layer_norm")

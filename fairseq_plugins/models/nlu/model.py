@@ -10,10 +10,10 @@ from fairseq.models import BaseFairseqModel, register_model
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
+from ...checkpoints.encoders import read_encoder
 from ...checkpoints.fitting import MARKERS
 from ...checkpoints.layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY
 from ...checkpoints.loading import load
-from ...checkpoints.readers import read_encoder
 from ...checkpoints.reading import PathLike
 from ...common.filled_model import FilledModel
 from ...common.fit_options import fit_options

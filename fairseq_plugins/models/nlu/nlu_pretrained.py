@@ -8,6 +8,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
+from ...checkpoints.encoders import read_encoder
 from ...checkpoints.fitting import Filler, FitOptions, explain_difference
 from ...checkpoints.inspection import CheckpointError
 from ...checkpoints.layouts import (
@@ -21,12 +22,10 @@ from ...checkpoints.layouts import (
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.opening import find_settings
 from ...checkpoints.pretrained import PretrainedFile
-from ...checkpoints.readers import read_encoder
 from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.starting import left_closed, started_from
 from ...checkpoints.vocabulary import MASK, STYLES, as_dict, check_entries, languages_of
-from ...common.fit_options import check_sizes
-from ...common.options import flag
+from ...common.options import check_sizes, flag
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from typing import Any, Callable, Dict, Optional, Sequence
 import torch
 from torch import Tensor, nn
 
-from ...checkpoints.families.veco import mask_marker
 from ...checkpoints.layouts import MASK_ROW
+from ...checkpoints.veco import mask_marker
 from ...checkpoints.vocabulary import MASK
 from ...masked_lm.model import MaskedLMHead, initialise
 from .prepared_model import PreparedModel

@@ -7,9 +7,9 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Set, Tupl
 import torch
 from torch import Tensor
 
-from ...checkpoints.families.veco import PRETRAINED_HERE, mask_row
 from ...checkpoints.fitting import MARKERS, Filler
 from ...checkpoints.loading import LoadReport, fold, mismatches
+from ...checkpoints.veco import PRETRAINED_HERE, mask_row
 from ...checkpoints.vocabulary import MASK
 from ...checkpoints.writing import memory_of
 from .dictionary_map import SPECIAL_ROWS, cut_rows

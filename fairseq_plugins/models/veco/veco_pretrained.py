@@ -5,10 +5,11 @@ from typing import Any, Dict
 
 from ...checkpoints.fitting import Filler, layer_sources
 from ...checkpoints.loading import LoadReport
+from ...checkpoints.masked_lm import read_masked_lm
 from ...checkpoints.pretrained import PretrainedFile
-from ...checkpoints.readers import read_masked_lm
 from ...checkpoints.vocabulary import MASK
-from ...common.fit_options import check_sizes, fit_options, side_sizes
+from ...common.fit_options import fit_options, side_sizes
+from ...common.options import check_sizes
 from .dictionary_map import cut_rows, kept_entries
 from .layer_choice import LayerChoice
 

@@ -8,7 +8,7 @@ import torch
 from fairseq_plugins.analysis.language_distance import PretrainedSequenceModel, distance_of
 from fairseq_plugins.analysis.sequence_models import read_sequence_model
 from fairseq_plugins.analysis.vectors import last_token_vectors
-from fairseq_plugins.checkpoints.readers import read_encoder
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.commands import analysis as commands
 from tests import nlu_builders
 from tests.nlu_builders import EOS, LANGUAGES, PAD, PIECES

@@ -135,7 +135,7 @@ def edited(state, change):
     return copy
 
 
-def assert_same(found, expected):
+def assert_same(actual, expected):
     """Same names, and bit-equal tensors."""
-    assert set(found) == set(expected)
-    assert [name for name in expected if not torch.equal(found[name], expected[name])] == []
+    assert set(actual) == set(expected)
+    assert [name for name in expected if not torch.equal(actual[name], expected[name])] == []

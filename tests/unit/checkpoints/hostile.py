@@ -48,10 +48,10 @@ def _overlapping(target):
     content = target.read_bytes()
     with zipfile.ZipFile(target) as archive:
         start = archive.start_dir
-        one = content[start : start + 46 + len(archive.infolist()[0].filename)]
+        record = content[start : start + 46 + len(archive.infolist()[0].filename)]
     entries = 10 * len(content) // VALUES
-    ending = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, entries, entries, len(one) * entries, start, 0)
-    target.write_bytes(content[:start] + one * entries + ending)
+    ending = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, entries, entries, len(record) * entries, start, 0)
+    target.write_bytes(content[:start] + record * entries + ending)
 
 
 def _twice(target):

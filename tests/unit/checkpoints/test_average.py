@@ -44,14 +44,14 @@ def three(folder):
 
 def test_mean(tmp_path):
     state = average_checkpoints(three(tmp_path))
-    found, first = state["model"], model(1)
-    assert set(found) == set(first)
+    actual, first = state["model"], model(1)
+    assert set(actual) == set(first)
     for name in ("words.weight", "half"):
         values = np.stack([model(seed)[name].numpy().astype(np.float64) for seed in (1, 2, 3)])
-        assert torch.equal(found[name], torch.from_numpy(values.mean(0)).to(first[name].dtype))
-        assert found[name].dtype == first[name].dtype
-    assert torch.equal(found["steps"], first["steps"]) and found[MARKER].shape == (0,)
-    assert found["output.weight"].data_ptr() == found["words.weight"].data_ptr()  # still tied
+        assert torch.equal(actual[name], torch.from_numpy(values.mean(0)).to(first[name].dtype))
+        assert actual[name].dtype == first[name].dtype
+    assert torch.equal(actual["steps"], first["steps"]) and actual[MARKER].shape == (0,)
+    assert actual["output.weight"].data_ptr() == actual["words.weight"].data_ptr()  # still tied
     assert "last_optimizer_state" not in state
     assert state["extra_state"] == {"epoch": 2}
     assert state["args"].arch == "sga_tiny"

@@ -34,10 +34,10 @@ def test_format_1_translates_in_python():
     model = SGAModel.from_pretrained(str(FORMAT_1), "checkpoint.pt", str(FORMAT_1))
     rows = [model.encode(line) for line in (FORMAT_1 / "source.en").read_text(encoding="utf-8").splitlines()]
     options = {"iter_decode_max_iter": 3}
-    found = [model.decode(sentence[0]["tokens"]).split() for sentence in model.generate(rows, **options)]
+    actual = [model.decode(sentence[0]["tokens"]).split() for sentence in model.generate(rows, **options)]
     expected = (FORMAT_1 / "expected.de").read_text(encoding="utf-8").splitlines()
     # fairseq-interactive leaves <mask> out of the text.
-    assert [[word for word in words if word != "<mask>"] for words in found] == [line.split() for line in expected]
+    assert [[word for word in words if word != "<mask>"] for words in actual] == [line.split() for line in expected]
 
 
 @pytest.mark.slow

@@ -68,17 +68,17 @@ def test_summary_folds_layers():
 
 def test_fingerprint():
     tensors = _tensors()
-    found = fingerprint(tensors)
-    assert len(bytes.fromhex(found)) >= 16
-    assert fingerprint(dict(reversed(list(tensors.items())))) == found
+    actual = fingerprint(tensors)
+    assert len(bytes.fromhex(actual)) >= 16
+    assert fingerprint(dict(reversed(list(tensors.items())))) == actual
     flipped = tensors["words.weight"].clone()
     flipped.view(torch.int32)[4, 2] ^= 1
-    assert fingerprint({**tensors, "words.weight": flipped}) != found
-    assert fingerprint({**tensors, "words.weight": tensors["words.weight"].reshape(3, 5)}) != found
+    assert fingerprint({**tensors, "words.weight": flipped}) != actual
+    assert fingerprint({**tensors, "words.weight": tensors["words.weight"].reshape(3, 5)}) != actual
     renamed = dict(tensors)
     renamed["word.weight"] = renamed.pop("words.weight")
-    assert fingerprint(renamed) != found
+    assert fingerprint(renamed) != actual
     strided = tensors["words.weight"].t().contiguous().t()
-    assert fingerprint({**tensors, "words.weight": strided.double()}) == found
+    assert fingerprint({**tensors, "words.weight": strided.double()}) == actual
     half = {name: tensor.half() for name, tensor in tensors.items()}
-    assert fingerprint(half) == fingerprint({name: tensor.float() for name, tensor in half.items()}) != found
+    assert fingerprint(half) == fingerprint({name: tensor.float() for name, tensor in half.items()}) != actual

@@ -39,8 +39,8 @@ def test_names_of_old_and_new_modules_are_read(tmp_path, value, written, other):
     content = (tmp_path / "model.pt").read_bytes()
     assert content.count(written) == 1
     (tmp_path / "model.pt").write_bytes(content.replace(written, other))
-    found = read_checkpoint(tmp_path / "model.pt")["value"]
-    assert type(found) is type(value) and (found == 0.5 or written.startswith(b"cfairseq"))
+    actual = read_checkpoint(tmp_path / "model.pt")["value"]
+    assert type(actual) is type(value) and (actual == 0.5 or written.startswith(b"cfairseq"))
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -181,12 +181,12 @@ def test_what_training_stores_is_read(tmp_path, zipped):
         "meters": {"loss": meter},
     }
     torch.save(saved, tmp_path / "model.pt", _use_new_zipfile_serialization=zipped)
-    found = read_checkpoint(tmp_path / "model.pt")
-    assert torch.equal(found["model"]["view"], weight[1:, ::2])
-    assert [one.tolist() for one in found["numpy"]] == [[1, 1, 1]] * 4
-    assert found["expanded"].shape == (500, 500)
-    assert all(found[name] == saved[name] for name in ("shape", "numbers", "args", "score"))
-    assert found["meters"]["loss"].avg == 3.0
+    actual = read_checkpoint(tmp_path / "model.pt")
+    assert torch.equal(actual["model"]["view"], weight[1:, ::2])
+    assert [array.tolist() for array in actual["numpy"]] == [[1, 1, 1]] * 4
+    assert actual["expanded"].shape == (500, 500)
+    assert all(actual[name] == saved[name] for name in ("shape", "numbers", "args", "score"))
+    assert actual["meters"]["loss"].avg == 3.0
 
 
 @pytest.mark.parametrize("read", [read_checkpoint, stock_reading.load])

@@ -11,7 +11,7 @@ from fairseq_plugins.checkpoints import (
     read_masked_lm,
     write_masked_lm,
 )
-from fairseq_plugins.checkpoints.readers import read_encoder
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.masked_lm.model import MaskedLMSizes
 from tests.unit.checkpoints.builders import SIZES, assert_same, masked_lm_tensors
 
@@ -23,10 +23,10 @@ WORDS = "sentence_encoder.embed_tokens.weight"
 def test_round_trip(tmp_path, dtype):
     given = {**TENSORS, "lm_head.weight": TENSORS[WORDS]}
     written = write_masked_lm(tmp_path / "made" / "here", MaskedLMSizes(**SIZES), given, dtype)
-    found = read_masked_lm(tmp_path / "made" / "here")
-    assert found.sizes == SIZES
-    assert_same(found.tensors, {name: tensor.to(dtype).float() for name, tensor in TENSORS.items()})
-    assert found.fingerprint == written
+    actual = read_masked_lm(tmp_path / "made" / "here")
+    assert actual.sizes == SIZES
+    assert_same(actual.tensors, {name: tensor.to(dtype).float() for name, tensor in TENSORS.items()})
+    assert actual.fingerprint == written
     assert (written == fingerprint(TENSORS)) == (dtype == torch.float32)
     size = (tmp_path / "made" / "here" / "model.safetensors").stat().st_size
     values = sum(tensor.numel() for tensor in TENSORS.values()) * dtype.itemsize

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints import versions
+from fairseq_plugins.checkpoints import metadata
 from tests import builders
 
 pytestmark = pytest.mark.slow
@@ -130,10 +130,10 @@ def test_an_empty_line_stays_empty(folder, train, run_cli, user_dir):
 def test_checkpoints_of_a_stock_run_carry_versions_and_are_stock(folder, train):
     """Said once; in every file, beside moving averages; read by a fairseq without the package."""
     log, _ = train("stamped", "--max-epoch", 1, "--store-ema")
-    assert log.count(versions.summary()) == 1
+    assert log.count(metadata.summary()) == 1
     for name in ("checkpoint1", "checkpoint_best", "checkpoint_last"):
         content = torch.load(folder / "stamped" / f"{name}.pt", weights_only=False)
-        assert content[versions.KEY] == versions.stamp()
+        assert content[metadata.VERSIONS] == metadata.stamp()
         assert content["extra_state"]["ema"].keys() == content["model"].keys()
     (folder / "stock.py").write_text(STOCK)
     line = [sys.executable, str(folder / "stock.py"), str(folder / "stamped" / "checkpoint_last.pt")]

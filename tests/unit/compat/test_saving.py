@@ -14,7 +14,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from omegaconf import OmegaConf
 
 from data_prep import files
-from fairseq_plugins.checkpoints import versions
+from fairseq_plugins.checkpoints import metadata
 from fairseq_plugins.compat import saving
 
 OLD, NEW = {"step": 1}, {"step": 2, "weights": torch.arange(1000)}
@@ -121,9 +121,9 @@ def state(**entries):
 def test_what_is_saved_carries_the_versions_and_a_newer_format_is_refused(tmp_path):
     content, file = state(), str(tmp_path / "model.pt")
     checkpoint_utils.torch_persistent_save(content, file)
-    assert versions.KEY not in content
-    assert checkpoint_utils.load_checkpoint_to_cpu(file)[versions.KEY] == versions.stamp()
-    torch.save(state(fairseq_plugins={**versions.stamp(), "format": 2, "version": "9.8.7"}), file)
+    assert metadata.VERSIONS not in content
+    assert checkpoint_utils.load_checkpoint_to_cpu(file)[metadata.VERSIONS] == metadata.stamp()
+    torch.save(state(fairseq_plugins={**metadata.stamp(), "format": 2, "version": "9.8.7"}), file)
     for read in (checkpoint_utils.load_checkpoint_to_cpu, checkpoint_utils.load_ema_from_checkpoint):
         with pytest.raises(ValueError, match=r"model\.pt: was written in format 2 by .* 9\.8\.7"):
             read(file)

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import CheckpointError, read_masked_lm
-from fairseq_plugins.checkpoints.readers import read_encoder
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.export.huggingface import export_huggingface
 from fairseq_plugins.export.huggingface_seq2seq import import_seq2seq
 from tests import adapter_builders, builders, deltalm_builders, nlu_builders, veco_builders

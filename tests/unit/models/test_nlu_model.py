@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.layouts import FAMILIES, family_layout
-from fairseq_plugins.checkpoints.readers import read_encoder
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders
 from tests.nlu_builders import KINDS, LANGUAGES, MBART_SYMBOLS, PIECES, SCRATCH, from_file, reloaded, saved, tokens_for

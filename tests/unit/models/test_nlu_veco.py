@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints import read_masked_lm
-from fairseq_plugins.checkpoints.readers import read_encoder
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders, veco_builders
 from tests.nlu_builders import PIECES, from_file, reloaded, tokens_for

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.layouts import FAMILIES, family_layout
-from fairseq_plugins.checkpoints.readers import read_encoder
 from fairseq_plugins.models.nlu import load_text_encoder
 from fairseq_plugins.modules.text_encoder import TextEncoder
 from tests import nlu_builders

@@ -1,15 +1,24 @@
 """Causal language models: fairseq's ``transformer_lm`` and Hugging Face's GPT-2."""
 
-from typing import List
+from typing import Any, List, Optional
 
 import torch
 
-from .. import rows
-from ..layouts import POSITIONS, WORDS, epsilon_problems, size_options
-from ..opening import Checkpoint, differing
-from ..pretrained import PretrainedFile, convert_tensors
-from ..renaming import NameTable, stack_buffers, stack_renames
-from ..vocabulary import SPECIAL, find_dictionary, read_dictionary
+from . import tokenizers
+from .layouts import (
+    POSITIONS,
+    WORDS,
+    CausalLMLayout,
+    epsilon_problems,
+    expected_shapes,
+    size_options,
+)
+from .loading import check_shapes
+from .opening import Checkpoint, differing
+from .pretrained import PretrainedFile, convert, convert_tensors
+from .reading import PathLike
+from .renaming import NameTable, stack_buffers, stack_renames
+from .vocabulary import SPECIAL, find_dictionary, read_dictionary
 
 EXPECTED = (
     "a language model: a fairseq transformer_lm (decoder.embed_tokens, decoder.layers.*; no "
@@ -46,19 +55,14 @@ NAMES = NameTable(
     },
     refused={
         r"encoder\..*": "is a model with an encoder",
-        r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*": (
-            "is the decoder of a model with an encoder"
-        ),
+        r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*": "attends to an encoder",
         r"decoder\.(?:adaptive_softmax|embed_tokens\.embeddings)\..*": "has adaptive sizes",
-        r"decoder\.project_(?:in|out)_dim\..*": (
-            "has another input or output width than its layers"
-        ),
+        r"decoder\.project_(?:in|out)_dim\..*": "has another input or output width than its layers",
         _BLOCK + r"(?:crossattention|ln_cross_attn)\..*": "has cross-attention",
     },
+    # GPT-2 stores (in, out), fairseq (out, in).
+    transposed=_BLOCK + r"(?:attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight",
 )
-TRANSPOSED = _BLOCK + r"(?:attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight"
-"""Names of the matrices that GPT-2 stores as (in, out); fairseq's are (out, in)."""
-
 _UNSUPPORTED = ("no_token_positional_embeddings", "scale_fc", "scale_attn", "scale_heads")
 """Options of fairseq's decoder that this package does not compute."""
 
@@ -87,7 +91,37 @@ _FOLDER_WIRED = {
 }
 
 
-def convert(checkpoint: Checkpoint) -> PretrainedFile:
+CAUSAL_LM = "a Hugging Face GPT-2 (model_type gpt2) or a fairseq transformer_lm"
+
+
+def read_causal_lm(
+    path: PathLike, heads: Optional[int] = None, label: str = "heads=…"
+) -> PretrainedFile:
+    """Read a causal language model, in the names of fairseq's ``TransformerDecoder``.
+
+    Args:
+        path: a Hugging Face GPT-2 folder or its weights file, or a fairseq ``transformer_lm``.
+            ``dict.txt`` or the tokenizer's files beside it tell the vocabulary.
+        heads: number of heads, for a file that does not state it.
+        label: how the caller's user gives the heads, for messages.
+
+    Returns:
+        the file; its ``layout`` is a ``CausalLMLayout``. A tied output projection is left out.
+
+    Raises:
+        CheckpointError: as :func:`read_masked_lm`.
+    """
+    model = convert(path, {"gpt": ".gpt:convert_gpt"}, CAUSAL_LM)
+    model.take({"decoder.": ""}, "a language model")
+    model.find_sizes(heads, label)
+    is_tied = OUTPUT not in model.tensors
+    layout = model.layout = CausalLMLayout(**{**model.sizes, **model.wiring}, tied=is_tied)
+    check_shapes(model.tensors, expected_shapes(layout), model.origin, model.expected)
+    model.entries = tuple(_name_rows(model))
+    return model
+
+
+def convert_gpt(checkpoint: Checkpoint) -> PretrainedFile:
     """Convert a causal language model. Raises CheckpointError: wired in a way that is not read."""
     return _convert_folder(checkpoint) if checkpoint.is_folder else _convert_fairseq(checkpoint)
 
@@ -116,14 +150,9 @@ def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
     config = checkpoint.options
     problems = [*epsilon_problems(config, "layer_norm_epsilon"), *differing(config, _FOLDER_WIRED)]
     checkpoint.refuse(problems, EXPECTED)
+    copies = ((_OUTPUT, _WORDS),)
     model = convert_tensors(
-        checkpoint,
-        NAMES,
-        FOLDER_SIZES,
-        EXPECTED,
-        transposed=TRANSPOSED,
-        copies=((_OUTPUT, _WORDS),),
-        padding_idx=-1,
+        checkpoint, NAMES, FOLDER_SIZES, EXPECTED, copies=copies, padding_idx=-1
     )
     model.wiring = {
         "activation": _ACTIVATIONS[config.get("activation_function") or "gelu_new"],
@@ -134,15 +163,11 @@ def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
 
 # ---- Entries of the rows. ----
 
-_SPECIAL_IDS = {
-    "</s>": "eos_token_id",
-    "<pad>": "pad_token_id",
-    "<s>": "bos_token_id",
-    "<unk>": "unk_token_id",
-}
+_SPECIAL_IDS = {"</s>": "eos", "<pad>": "pad", "<s>": "bos", "<unk>": "unk"}
+"""Special entry -> beginning of its option, ``..._token_id``."""
 
 
-def name_rows(model: PretrainedFile) -> List[str]:
+def _name_rows(model: PretrainedFile) -> List[str]:
     """Return the entry of each row of the embedding as far as a file beside the weights tells.
 
     The special rows that the configuration of a folder names are called as in fairseq: ``</s>`` is
@@ -152,16 +177,15 @@ def name_rows(model: PretrainedFile) -> List[str]:
     folder = checkpoint.folder
     if model.entries or not checkpoint.is_folder:
         beside = find_dictionary(folder, checkpoint.entries)
-        return rows.check_count(read_dictionary(beside), count, beside) if beside else []
-    segmenter = rows.sentencepiece_in(folder)
-    if segmenter is not None and not (folder / rows.TOKENIZER).is_file():
-        entries = rows.check_count(rows.pieces_of(segmenter), count, segmenter)
+        return tokenizers.check_count(read_dictionary(beside), count, beside) if beside else []
+    segmenter = tokenizers.sentencepiece_in(folder)
+    if segmenter is not None and not (folder / tokenizers.TOKENIZER).is_file():
+        entries = tokenizers.check_count(tokenizers.pieces_of(segmenter), count, segmenter)
     else:
-        entries = list(rows.tokenizer_entries(folder, None, count) or ())
+        entries = list(tokenizers.tokenizer_entries(folder, None, count) or ())
     for entry, option in _SPECIAL_IDS.items():
-        row = checkpoint.options.get(option)
-        if not isinstance(row, int) or not 0 <= row < len(entries) or entry in entries:
-            continue
-        if entries[row] not in SPECIAL:
+        row: Any = checkpoint.options.get(f"{option}_token_id")
+        is_row = isinstance(row, int) and 0 <= row < len(entries)
+        if is_row and entry not in entries and entries[row] not in SPECIAL:
             entries[row] = entry
     return entries

@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils, utils
 from fairseq.models.fconv import FConvModel
 
 from fairseq_plugins.checkpoints import CheckpointError, read_checkpoint
-from fairseq_plugins.checkpoints.stored_options import EVALUATED, STOCK_ADDRESSES, literal
+from fairseq_plugins.checkpoints.metadata import EVALUATED, STOCK_ADDRESSES, literal
 
 CODE = "[__import__('os').getpid()]"
 ADDRESS = "https://example.org/codes"
@@ -64,13 +64,13 @@ def _evaluated_in_fairseq():
 
 
 def test_every_place_where_fairseq_evaluates_is_covered():
-    found = list(_evaluated_in_fairseq())
-    assert len(found) > 30
+    actual = list(_evaluated_in_fairseq())
+    assert len(actual) > 30
     passed_on = {"x", "uf", "line.strip()"}  # parameters of the functions themselves, and lines of a data file
     passed_on.add("mask_compute_kwargs['conv_feature_layers']")  # 0.12.2: the option of this name
-    assert {name for _, name in found} - passed_on <= EVALUATED
+    assert {name for _, name in actual} - passed_on <= EVALUATED
     for module in {
-        module for module, _ in found if module
+        module for module, _ in actual if module
     }:  # and whatever way a text takes, it meets no eval of Python's
         assert vars(sys.modules[module])["eval"] is not eval
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, load, read_masked_lm
-from fairseq_plugins.checkpoints.families.veco import read_veco_folder
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
-from fairseq_plugins.checkpoints.readers import read_encoder
+from fairseq_plugins.checkpoints.veco import read_veco_folder
 from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders, veco_builders
@@ -25,24 +25,24 @@ def hf():
 
 def stock_layers(model, tokens):
     """Every layer of stock fairseq's own encoder, (B, S, C)."""
-    found = model.encoder(tokens, return_all_hiddens=True)
-    return [state.transpose(0, 1) for state in found["encoder_states"]]
+    actual = model.encoder(tokens, return_all_hiddens=True)
+    return [state.transpose(0, 1) for state in actual["encoder_states"]]
 
 
 def assert_layers_equal(path, expected, tokens, atol=0.0):
     """At every token of every layer; the layers differ from each other."""
     with torch.no_grad():
-        found = load_text_encoder(path)(tokens)
+        actual = load_text_encoder(path)(tokens)
     kept = tokens.ne(PAD)
-    assert len(found) == len(expected) == LAYERS + 1
-    for number, (ours, theirs) in enumerate(zip(found, expected)):
+    assert len(actual) == len(expected) == LAYERS + 1
+    for number, (ours, theirs) in enumerate(zip(actual, expected)):
         torch.testing.assert_close(ours[kept], theirs[kept], rtol=0, atol=atol, msg=f"layer {number}")
     assert all((a[kept] - b[kept]).abs().max() > 0.1 for a, b in zip(expected, expected[1:]))
 
 
-def dropped(found, start):
+def dropped(actual, start):
     """Reasons of the dropped names with that start."""
-    return {name: found.report.reasons[name] for name in found.report.dropped if name.startswith(start)}
+    return {name: actual.report.reasons[name] for name in actual.report.dropped if name.startswith(start)}
 
 
 # ---- fairseq's layout. ----
@@ -53,15 +53,15 @@ def test_the_released_layout_equals_stock_fairseq(tmp_path):
     model = veco_builders.released(tmp_path)
     tokens = nlu_builders.tokens(ROWS)
     assert_layers_equal(tmp_path, stock_layers(model, tokens), tokens)
-    found = read_encoder(tmp_path)
-    assert found.layout == family_layout("xlmr", scale_embedding=True, **veco_builders.sizes_of_tiny())
-    assert {name: tuple(one.shape) for name, one in found.tensors.items()} == expected_shapes(found.layout)
-    assert set(found.report.loaded) | set(found.report.dropped) == set(veco_builders.released_state(model))
-    decoder = set(dropped(found, "decoder.").values())
+    actual = read_encoder(tmp_path)
+    assert actual.layout == family_layout("xlmr", scale_embedding=True, **veco_builders.sizes_of_tiny())
+    assert {name: tuple(tensor.shape) for name, tensor in actual.tensors.items()} == expected_shapes(actual.layout)
+    assert set(actual.report.loaded) | set(actual.report.dropped) == set(veco_builders.released_state(model))
+    decoder = set(dropped(actual, "decoder.").values())
     assert decoder == {"decoder, unused by an encoder", "format counter of fairseq"}
-    assert dropped(found, "classification_heads.") == {"classification_heads.nli.dense.weight": "head of another task"}
-    assert list(dropped(found, "encoder.")) == ["encoder.version", "encoder.output_projection.weight"]
-    assert found.entries == ("<s>", "<pad>", "</s>", "<unk>", *PIECES, "<mask>") and found.languages is None
+    assert dropped(actual, "classification_heads.") == {"classification_heads.nli.dense.weight": "head of another task"}
+    assert list(dropped(actual, "encoder.")) == ["encoder.version", "encoder.output_projection.weight"]
+    assert actual.entries == ("<s>", "<pad>", "</s>", "<unk>", *PIECES, "<mask>") and actual.languages is None
 
 
 @torch.no_grad()
@@ -69,9 +69,9 @@ def test_one_that_was_pretrained_here_is_not_scaled_and_keeps_its_head_out(tmp_p
     model = veco_builders.pretrained(tmp_path / "checkpoint_last.pt")
     tokens = nlu_builders.tokens(ROWS)
     assert_layers_equal(tmp_path / "checkpoint_last.pt", stock_layers(model, tokens), tokens)
-    found = read_encoder(tmp_path / "checkpoint_last.pt")
-    assert found.layout == family_layout("xlmr", **veco_builders.sizes_of_tiny())
-    heads = dropped(found, "lm_head.")
+    actual = read_encoder(tmp_path / "checkpoint_last.pt")
+    assert actual.layout == family_layout("xlmr", **veco_builders.sizes_of_tiny())
+    heads = dropped(actual, "lm_head.")
     assert heads.pop("lm_head.mask_row") == "place of <mask>, no weight"
     assert len(heads) == 6 and set(heads.values()) == {"head of the masked LM, unused by an encoder"}
 
@@ -82,8 +82,8 @@ def test_tensors_tell_a_veco_where_the_architecture_does_not(tmp_path, arch, kin
     model = veco_builders.stock(scaled=kind != "pretrained")
     state = veco_builders.pretrained_state(model) if kind == "pretrained" else veco_builders.released_state(model)
     if kind == "last layers":
-        renamed = {name.replace("decoder.layers.1.", "decoder.layers.0."): one for name, one in state.items()}
-        state = {name: one for name, one in renamed.items() if not name.startswith("decoder.layers.1.")}
+        renamed = {name.replace("decoder.layers.1.", "decoder.layers.0."): tensor for name, tensor in state.items()}
+        state = {name: tensor for name, tensor in renamed.items() if not name.startswith("decoder.layers.1.")}
     elif kind == "pretrained":  # trained further on one side: the head alone tells
         state["decoder.layers.0.fc1.weight"] = state["decoder.layers.0.fc1.weight"] + 1
     file = veco_builders.write(tmp_path / "model.pt", model, state, arch=arch)
@@ -133,18 +133,18 @@ def test_the_folder_equals_transformers(tmp_path, hf):
     tokens = nlu_builders.tokens(ROWS)
     theirs = model.roberta(tokens, attention_mask=tokens.ne(PAD).long(), output_hidden_states=True)
     assert_layers_equal(tmp_path, list(theirs.hidden_states), tokens, atol=1e-5)
-    found = read_encoder(tmp_path)
-    assert found.layout == family_layout("xlmr", **veco_builders.sizes_of_tiny())
+    actual = read_encoder(tmp_path)
+    assert actual.layout == family_layout("xlmr", **veco_builders.sizes_of_tiny())
     cross = {name for name in names if "cross_attention" in name}
     assert len(cross) == 10 * LAYERS
-    assert {found.report.reasons[name] for name in cross} == {"cross-attention of a VECO, unused by an encoder"}
-    assert (set(found.report.loaded) | set(found.report.dropped)) - {"(added to the positions)"} == set(names)
+    assert {actual.report.reasons[name] for name in cross} == {"cross-attention of a VECO, unused by an encoder"}
+    assert (set(actual.report.loaded) | set(actual.report.dropped)) - {"(added to the positions)"} == set(names)
 
 
 @pytest.mark.parametrize("flag", ["is_decoder", "add_cross_attention"])
 def test_a_decoder_is_refused_unless_it_is_a_veco(tmp_path, flag):
     state = veco_builders.folder_state()
-    plain = {name: one for name, one in state.items() if "cross_attention" not in name}
+    plain = {name: tensor for name, tensor in state.items() if "cross_attention" not in name}
     with pytest.raises(CheckpointError, match=rf"{flag} = True, expected false without the cross_attention"):
         read_encoder(veco_builders.write_folder(tmp_path / "plain", plain, **{flag: True}))
     assert read_encoder(veco_builders.write_folder(tmp_path / "veco", state, **{flag: True})).layout.layers == 12
@@ -153,7 +153,7 @@ def test_a_decoder_is_refused_unless_it_is_a_veco(tmp_path, flag):
 def test_cross_attention_in_one_word_is_the_same(tmp_path, caplog):
     """Encoder and whole state; a file that states to be a decoder is taken for a VECO with a warning."""
     state = veco_builders.folder_state()
-    one_word = {name.replace("cross_attention", "crossattention"): one for name, one in state.items()}
+    one_word = {name.replace("cross_attention", "crossattention"): tensor for name, tensor in state.items()}
     assert one_word.keys() != state.keys()
     paths = [veco_builders.write_folder(tmp_path / name, one) for name, one in (("two", state), ("one", one_word))]
     for read in (read_encoder, read_veco_folder):
@@ -163,7 +163,10 @@ def test_cross_attention_in_one_word_is_the_same(tmp_path, caplog):
     assert "is_decoder" not in caplog.text
     read_encoder(veco_builders.write_folder(tmp_path / "flag", one_word, is_decoder=True))
     assert "is_decoder = true with crossattention.*: taken to be a VECO" in caplog.text
-    both = {**state, **{name: one for name, one in one_word.items() if ".layer.3.crossattention.self.key" in name}}
+    both = {
+        **state,
+        **{name: tensor for name, tensor in one_word.items() if ".layer.3.crossattention.self.key" in name},
+    }
     with pytest.raises(CheckpointError, match="two tensors for .*encoder_attn.k_proj"):
         read_veco_folder(veco_builders.write_folder(tmp_path / "both", both))
 
@@ -174,10 +177,10 @@ def test_cross_attention_in_one_word_is_the_same(tmp_path, caplog):
 @torch.no_grad()
 def test_one_that_was_pretrained_here_is_a_masked_lm(tmp_path):
     model = veco_builders.pretrained(tmp_path / "checkpoint_last.pt")
-    found = read_masked_lm(tmp_path / "checkpoint_last.pt")
-    assert found.sizes == {**veco_builders.sizes_of_tiny(), "padding_idx": PAD}
-    lm = MaskedLM(MaskedLMSizes(**found.sizes)).eval()
-    load(lm, found.tensors)
+    actual = read_masked_lm(tmp_path / "checkpoint_last.pt")
+    assert actual.sizes == {**veco_builders.sizes_of_tiny(), "padding_idx": PAD}
+    lm = MaskedLM(MaskedLMSizes(**actual.sizes)).eval()
+    load(lm, actual.tensors)
     tokens = nlu_builders.tokens(ROWS)
     head = veco_builders.head(model.encoder.embed_tokens.weight)
     hidden = stock_layers(model, tokens)[-1]
@@ -187,7 +190,7 @@ def test_one_that_was_pretrained_here_is_a_masked_lm(tmp_path):
     expected = torch.nn.functional.linear(hidden, head["lm_head.weight"], head["lm_head.bias"])
     kept = tokens.ne(PAD)
     torch.testing.assert_close(lm(tokens)[kept], expected[kept], rtol=0, atol=1e-5)
-    assert set(found.report.loaded) | set(found.report.dropped) == set(veco_builders.pretrained_state(model))
+    assert set(actual.report.loaded) | set(actual.report.dropped) == set(veco_builders.pretrained_state(model))
 
 
 def test_one_for_generation_is_no_masked_lm(tmp_path):

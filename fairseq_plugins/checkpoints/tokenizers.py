@@ -1,4 +1,4 @@
-"""Names the rows of an embedding by the files beside it: dictionaries, tokenizers, languages."""
+"""Names the rows of an embedding by the tokenizer's files in a Hugging Face folder."""
 
 import importlib
 import logging
@@ -6,11 +6,9 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
-from . import vocabulary
 from .inspection import CheckpointError
 from .layouts import PADDING_IDX
-from .pretrained import PretrainedFile
-from .vocabulary import MASK, PAD, SPECIAL, STYLES, Languages
+from .vocabulary import LANGUAGE, MASK, PAD, SPECIAL, read_json, read_lines
 
 logger = logging.getLogger(__name__)
 
@@ -27,122 +25,9 @@ WORDPIECE_NAMES = {
     "[MASK]": MASK,
 }
 """BERT's name of a special entry -> fairseq's."""
+UNNAMED = "madeupword{:04d}"
+"""Entry of a row that nothing names; numbers count from 0."""
 _BARE_CODE = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")
-
-
-# ---- An encoder. ----
-
-
-def name_rows(model: PretrainedFile, count: int, languages: Sequence[str] = ()) -> None:
-    """Fill in ``languages`` and ``entries`` of an encoder, in the file's order, as far as known.
-
-    Args:
-        count: rows of the embedding.
-        languages: in the order of their rows, as the user states them.
-
-    Raises:
-        CheckpointError: damaged files, or some that contradict each other, the weights or the user.
-    """
-    folder, is_folder = model.checkpoint.folder, model.checkpoint.is_folder
-    user = vocabulary.check_languages(languages, "languages that were given") if languages else ()
-    style, symbols = STYLES.get(model.wiring["family"]), model.stated_languages.symbols(user)
-    listed = None
-    entries = tokenizer_entries(folder, style, count, user) if is_folder else None
-    if entries is not None:
-        if model.padding_idx == PADDING_IDX:
-            check_padding(entries, model.origin)
-        model.entries = tuple(entries)
-    else:
-        lists = _language_lists(folder, model.stated_languages)
-        model.languages = next(iter(lists), None)
-        beside = vocabulary.find_dictionary(folder, model.checkpoint.entries)
-        if beside is None:
-            return
-        base = vocabulary.read_dictionary(beside)
-        candidates = lists or ([user] if user else [])
-        entries, listed = _complete_dictionary(base, model.stated_languages, candidates, count)
-        model.name_rows(entries, beside)
-    if listed is None and style:
-        listed = vocabulary.languages_of(entries) or None
-    if user and listed and user != listed:
-        names = f"has the languages {','.join(listed)}; given were {','.join(user)}"
-        raise CheckpointError(f"{model.origin}: {names}")
-    if not set(symbols) <= set(entries):
-        reason = "has fewer rows behind its pieces than languages were given"
-        raise CheckpointError(f"{model.origin}: {reason} ({','.join(user)})")
-    model.languages = listed
-
-
-def _language_lists(folder: Path, languages: Languages) -> List[Tuple[str, ...]]:
-    """Return the lists of languages that the file and the files beside it hold."""
-    files = [folder / name for name in (languages.file, vocabulary.LIST_NAME) if name]
-    lists = [vocabulary.read_languages(file) for file in files if file.is_file()]
-    return [names for names in (languages.listed, *lists) if names]
-
-
-def _complete_dictionary(
-    base: List[str], style: Languages, lists: List[Tuple[str, ...]], count: int
-) -> Tuple[List[str], Optional[Tuple[str, ...]]]:
-    """Return the entries of a dictionary, of languages and ``<mask>``; and the languages.
-
-    Args:
-        base: entries of the dictionary.
-        lists: languages that may be the model's; the first that fills all rows is taken.
-        count: rows of the embedding.
-    """
-    for languages in (*lists, ()):
-        entries = _append(base, style.symbols(languages), count)
-        if len(entries) == count:
-            return entries, vocabulary.languages_of(entries, languages) if languages else None
-    first = next(iter(lists), None)
-    entries = _append(base, style.symbols(first), 0)
-    return (entries if len(entries) <= count else base[:count]), first
-
-
-def _append(base: List[str], symbols: Sequence[str], count: int) -> List[str]:
-    """Append the symbols that ``base`` lacks, and ``<mask>`` if exactly one of the rows is left."""
-    present = set(base)
-    entries = [*base, *(symbol for symbol in symbols if symbol not in present)]
-    return [*entries, MASK] if len(entries) == count - 1 and MASK not in entries else entries
-
-
-def fairseq_order(entries: Sequence[str], family: str, origin: str) -> List[int]:
-    """Return the row of the file for each row that a fairseq dictionary forces.
-
-    The four special entries come first, the rest stays in order; BERT's ``<mask>`` goes to the end.
-
-    Raises:
-        CheckpointError: a special entry is missing.
-    """
-    missing = [entry for entry in SPECIAL if entry not in entries]
-    if missing:
-        names = f"{', '.join(missing)} (or what BERT calls them)"
-        raise CheckpointError(f"{origin}: its vocabulary has no {names}")
-    first = [entries.index(entry) for entry in SPECIAL]
-    last = [entries.index(MASK)] if family == "bert" and MASK in entries else []
-    special = {*first, *last}
-    return [*first, *(row for row in range(len(entries)) if row not in special), *last]
-
-
-def check_padding(entries: Sequence[str], origin: str) -> None:
-    """Raise CheckpointError if a tokenizer has ``<pad>`` elsewhere than in fairseq's row."""
-    if PAD in entries and entries.index(PAD) != PADDING_IDX:
-        row = entries.index(PAD)
-        place = (
-            f"the tokenizer beside it has {PAD} in row {row}; expected {PADDING_IDX}, as in XLM-R"
-        )
-        raise CheckpointError(f"{origin}: {place}")
-
-
-def check_count(entries: List[str], rows: int, file: Path) -> List[str]:
-    """Return the entries. Raises CheckpointError if a file names more than there are rows."""
-    if len(entries) > rows:
-        counts = f"names {len(entries):,} entries, the embedding has {rows:,} rows"
-        raise CheckpointError(f"{file}: {counts}; they must belong to one model")
-    return entries
-
-
-# ---- Tokenizers of Hugging Face folders. ----
 
 
 class _Tokens(NamedTuple):
@@ -183,11 +68,11 @@ def tokenizer_entries(
     for row, entry in enumerate(entries):
         if style and entry in added and _BARE_CODE.fullmatch(entry):
             entries[row] = style.format(entry)
-    return entries + [f"madeupword{index:04d}" for index in range(rows - len(entries))]
+    return [*entries, *map(UNNAMED.format, range(rows - len(entries)))]
 
 
 def _is_language(entry: str) -> bool:
-    return bool(_BARE_CODE.fullmatch(entry) or vocabulary.LANGUAGE.fullmatch(entry))
+    return bool(_BARE_CODE.fullmatch(entry) or LANGUAGE.fullmatch(entry))
 
 
 def _read_tokens(folder: Path, rows: int, listed: Sequence[str]) -> Optional[_Tokens]:
@@ -199,11 +84,11 @@ def _read_tokens(folder: Path, rows: int, listed: Sequence[str]) -> Optional[_To
         entries, added = _fast_tokenizer(tokenizer, rows)
         return _Tokens(tokenizer, entries, {*added, *listed})
     if wordpieces.is_file():
-        lines = vocabulary.read_lines(wordpieces, "tokenizer")
+        lines = read_lines(wordpieces, "tokenizer")
         return _Tokens(wordpieces, [WORDPIECE_NAMES.get(line, line) for line in lines], set())
     if indices.is_file():
-        entries = _by_index(vocabulary.read_json(indices, "a vocabulary"), indices, rows)
-        return _Tokens(indices, _append(entries, listed, 0), set(listed))
+        entries = _by_index(read_json(indices, "a vocabulary"), indices, rows)
+        return _Tokens(indices, append_entries(entries, listed), set(listed))
     return _sentencepiece_tokens(segmenter, rows, listed) if segmenter else None
 
 
@@ -213,7 +98,7 @@ def _sentencepiece_tokens(model: Path, rows: int, listed: Sequence[str]) -> _Tok
         expected = f"expected {_SENTENCEPIECE_START}, as in fairseq's models"
         raise CheckpointError(f"tokenizer {model}: starts with {pieces[:3]}, {expected}")
     tokens = [token for token in listed if token != MASK]
-    entries = _append([*SPECIAL, *pieces[3:]], tokens, 0)
+    entries = append_entries([*SPECIAL, *pieces[3:]], tokens)
     remaining = rows - len(entries)
     # Without a list of languages, the remaining rows are theirs: only the last row of all can be
     # that of the mask.
@@ -237,7 +122,7 @@ def _by_index(indices: Mapping[str, Any], file: Path, rows: int) -> List[str]:
 
 def _fast_tokenizer(file: Path, rows: int) -> Tuple[List[str], Set[str]]:
     """Return entries and added tokens of a ``tokenizer.json``."""
-    content = vocabulary.read_json(file, "a tokenizer")
+    content = read_json(file, "a tokenizer")
     try:
         pieces, kind = content["model"]["vocab"], content["model"].get("type")
         if isinstance(pieces, list):
@@ -271,7 +156,7 @@ def pieces_of(file: Path) -> List[str]:
 def _special_tokens(folder: Path) -> List[str]:
     """Return the additional special tokens in their stored order."""
     for file in (folder / name for name in _SPECIAL_TOKEN_FILES):
-        content = vocabulary.read_json(file, "") if file.is_file() else {}
+        content = read_json(file, "") if file.is_file() else {}
         for key in _SPECIAL_TOKEN_ENTRIES:
             tokens = content.get(key)
             if isinstance(tokens, list) and tokens:
@@ -280,3 +165,28 @@ def _special_tokens(folder: Path) -> List[str]:
                     for token in tokens
                 ]
     return []
+
+
+# ---- Lists of entries. ----
+
+
+def append_entries(base: List[str], symbols: Sequence[str], count: int = 0) -> List[str]:
+    """Append the symbols that ``base`` lacks, and ``<mask>`` if exactly one of the rows is left."""
+    present = set(base)
+    entries = [*base, *(symbol for symbol in symbols if symbol not in present)]
+    return [*entries, MASK] if len(entries) == count - 1 and MASK not in entries else entries
+
+
+def check_padding(entries: Sequence[str], origin: str) -> None:
+    """Raise CheckpointError if a tokenizer has ``<pad>`` elsewhere than in fairseq's row."""
+    if PAD in entries and entries.index(PAD) != PADDING_IDX:
+        place = f"{PAD} in row {entries.index(PAD)}; expected {PADDING_IDX}, as in XLM-R"
+        raise CheckpointError(f"{origin}: the tokenizer beside it has {place}")
+
+
+def check_count(entries: List[str], rows: int, file: Path) -> List[str]:
+    """Return the entries. Raises CheckpointError if a file names more than there are rows."""
+    if len(entries) > rows:
+        counts = f"names {len(entries):,} entries, the embedding has {rows:,} rows"
+        raise CheckpointError(f"{file}: {counts}; they must belong to one model")
+    return entries

@@ -1,14 +1,14 @@
-"""mBART, mBART-50, NLLB and M2M-100, and the encoders that this package trained.
+"""Encoder-decoders: mBART, NLLB, M2M-100 and DeltaLM; and the encoders that this package trained.
 
-fairseq's and Hugging Face's names differ by ``model.`` and ``shared`` only.
+Of mBART, NLLB and M2M-100 the encoder is read: fairseq's and Hugging Face's names differ by
+``model.`` and ``shared`` only. Of DeltaLM the encoder or the whole is read.
 """
 
 import logging
 from dataclasses import asdict
-from typing import Any, Dict, Mapping
 
-from ..inspection import CheckpointError
-from ..layouts import (
+from .inspection import CheckpointError
+from .layouts import (
     LANGUAGES_ENTRY,
     LAYOUT_ENTRY,
     POSITIONS,
@@ -17,10 +17,11 @@ from ..layouts import (
     layout_from,
     size_options,
 )
-from ..opening import Checkpoint, differing
-from ..pretrained import PretrainedFile, convert_tensors
-from ..renaming import NameTable, stack_buffers, stack_renames
-from ..vocabulary import STYLES, Languages, as_dict, stock_languages
+from .opening import Checkpoint, differing, has_xlmr_shape, open_checkpoint
+from .pretrained import PretrainedFile, convert_tensors
+from .reading import PathLike
+from .renaming import NameTable, stack_buffers, stack_renames
+from .vocabulary import DICTIONARY_NAME, STYLES, Languages, as_dict, entries_beside, stock_languages
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ EXPECTED = (
     "an mBART (learned positions) or a dense NLLB or M2M-100 (sinusoidal positions, norms before "
     "the blocks): a fairseq checkpoint, or a Hugging Face folder of model_type mbart or m2m_100"
 )
-MODEL_TYPES = {"mbart": "mbart", "m2m_100": "nllb"}
+_FOLDER_FAMILIES = {"mbart": "mbart", "m2m_100": "nllb"}
 """``model_type`` of a Hugging Face folder -> family of its encoder."""
 
 SHARED = "shared.weight"
@@ -72,7 +73,7 @@ _WIRING_OPTIONS = {
 """Field of a layout -> fairseq's option."""
 
 
-def convert(checkpoint: Checkpoint) -> PretrainedFile:
+def convert_bart(checkpoint: Checkpoint) -> PretrainedFile:
     """Convert the encoder of an mBART, NLLB or M2M-100.
 
     Raises:
@@ -98,19 +99,13 @@ def convert(checkpoint: Checkpoint) -> PretrainedFile:
 def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
     options = checkpoint.options
     checkpoint.refuse(differing(options, _FOLDER_WIRED), EXPECTED)
-    family, copies = MODEL_TYPES[str(checkpoint.model_type)], ((SHARED, f"encoder.{WORDS}"),)
-    model = convert_tensors(checkpoint, NAMES, FOLDER_SIZES, EXPECTED, family, copies=copies)
+    family, copies = _FOLDER_FAMILIES[str(checkpoint.model_type)], ((SHARED, f"encoder.{WORDS}"),)
+    model = convert_tensors(checkpoint, NAMES, FOLDER_SIZES, EXPECTED, family, copies)
     model.wiring["scale_embedding"] = bool(options.get("scale_embedding", family == "nllb"))
     if options.get("activation_function"):
         model.wiring["activation"] = options["activation_function"]
     model.stated_languages = Languages(style=STYLES[family])
     return model
-
-
-def has_xlmr_shape(names: Mapping[str, Any]) -> bool:
-    """Return True for learned positions, a norm after the embedding, none after the last layer."""
-    required = (f"encoder.{POSITIONS}", "encoder.layernorm_embedding.weight")
-    return all(name in names for name in required) and "encoder.layer_norm.weight" not in names
 
 
 def find_wiring(model: PretrainedFile) -> None:
@@ -126,36 +121,79 @@ def find_wiring(model: PretrainedFile) -> None:
     if options.get("no_token_positional_embeddings"):
         reason = "was trained with no_token_positional_embeddings, expected positions"
         raise CheckpointError(f"{origin}: {reason}")
-    for field, option in _WIRING_OPTIONS.items():
-        if options.get(option) is not None:
-            model.wiring[field] = options[option]
     if options.get("activation_fn") is None:
         logger.warning("%s: its options lack activation_fn: that of its family is taken", origin)
     if options.get("no_scale_embedding") is not None:
         model.wiring["scale_embedding"] = not options["no_scale_embedding"]
-    for field, actual in _wiring_of_tensors(model.tensors).items():
-        option = _WIRING_OPTIONS[field]
-        if options.get(option) is not None and bool(options[option]) != actual:
+    actual = {
+        # fairseq has a last norm with norms before the blocks, and only then.
+        "normalize_before": "encoder.layer_norm.weight" in model.tensors,
+        "layernorm_embedding": "encoder.layernorm_embedding.weight" in model.tensors,
+    }
+    if f"encoder.{POSITIONS}" in model.tensors:
+        # Without a table, positions may be sinusoids, or the table is lost: the options tell.
+        actual["learned_positions"] = True
+    for field, option in _WIRING_OPTIONS.items():
+        setting = options.get(option)
+        if field in actual and setting is not None and bool(setting) != actual[field]:
             text = "%s: its options say %s = %s, its tensors %s"
-            logger.warning(text, origin, option, not actual, actual)
-        model.wiring[field] = actual
+            logger.warning(text, origin, option, not actual[field], actual[field])
+        if field in actual or setting is not None:
+            model.wiring[field] = actual.get(field, setting)
     style = STYLES.get(model.wiring["family"], "__{}__")
     model.stated_languages = stock_languages(model.checkpoint.entries, options, style)
 
 
-def _wiring_of_tensors(names: Mapping[str, Any]) -> Dict[str, bool]:
-    wiring = {
-        # fairseq has a last norm with norms before the blocks, and only then.
-        "normalize_before": "encoder.layer_norm.weight" in names,
-        "layernorm_embedding": "encoder.layernorm_embedding.weight" in names,
-    }
-    # Without a table, positions may be sinusoids, or the table is lost: the options tell.
-    return {**wiring, "learned_positions": True} if f"encoder.{POSITIONS}" in names else wiring
+# ---- DeltaLM: the release, with embeddings beside the sides, and this package's. ----
+
+DELTALM = (
+    "a DeltaLM file: {'weights': …} with src_embedding.*, encoder.*, tgt_embedding.*, decoder.*; "
+    "or a fairseq checkpoint"
+)
+_SOURCE, _TARGET = r"(?:encoder|src_embedding)\.", r"(?:decoder|tgt_embedding)\."
+_LAYER = r"\.layers\.(\d+)\."
+DELTALM_NAMES = NameTable(
+    renames={
+        **stack_renames(_SOURCE, "encoder."),
+        **stack_renames(_TARGET, "decoder."),
+        rf"(encoder|decoder){_LAYER}(ffn_layer_norm\.(?:weight|bias))": r"\1.layers.\2.\3",
+        rf"encoder{_LAYER}ffn\.(fc1|fc2)\.(weight|bias)": r"encoder.layers.\1.\2.\3",
+        # The bottom network of an interleaved decoder block is fc3, fc4, the top one fc1, fc2.
+        rf"decoder{_LAYER}(?:ffn_1\.fc1|fc3)\.(weight|bias)": r"decoder.layers.\1.fc3.\2",
+        rf"decoder{_LAYER}(?:ffn_1\.fc2|fc4)\.(weight|bias)": r"decoder.layers.\1.fc4.\2",
+        rf"decoder{_LAYER}ffn_2\.(fc1|fc2)\.(weight|bias)": r"decoder.layers.\1.\2.\3",
+        r"decoder\.output_projection\.weight": "decoder.output_projection.weight",
+    },
+    dropped={**stack_buffers(_SOURCE), **stack_buffers(_TARGET)},
+)
+
+
+def convert_deltalm(checkpoint: Checkpoint) -> PretrainedFile:
+    """Convert a DeltaLM whose encoder alone is needed."""
+    model = convert_tensors(checkpoint, DELTALM_NAMES, SIZE_OPTIONS, DELTALM, "deltalm")
+    find_wiring(model)
+    return model
+
+
+def read_deltalm(path: PathLike) -> PretrainedFile:
+    """Read a whole DeltaLM, in the names of this package's model.
+
+    Returns:
+        the file; ``sizes`` are not filled in, for a released file does not tell its heads.
+
+    Raises:
+        CheckpointError: unreadable, or with tensors that are not accounted for.
+    """
+    checkpoint = open_checkpoint(path, DELTALM)
+    model = convert_tensors(checkpoint, DELTALM_NAMES, SIZE_OPTIONS, DELTALM)
+    model.name_rows(entries_beside(checkpoint.file), DICTIONARY_NAME)
+    model.take({"encoder.": "encoder.", "decoder.": "decoder."}, "a DeltaLM")
+    return model
 
 
 # ---- Encoders that this package trained. ----
 
-OWN_EXPECTED = "an nlu_encoder checkpoint of this package"
+OWN = "an nlu_encoder checkpoint of this package"
 OWN_NAMES = NameTable(
     renames={r"(encoder\.(?!version$).+)": r"\1"},
     dropped={
@@ -168,7 +206,7 @@ OWN_NAMES = NameTable(
 def convert_own(checkpoint: Checkpoint) -> PretrainedFile:
     """Convert an ``nlu_encoder`` checkpoint, whose options hold its whole layout."""
     size_names = {"layers": "", "heads": f"{LAYOUT_ENTRY}.heads"}
-    model = convert_tensors(checkpoint, OWN_NAMES, size_names, OWN_EXPECTED)
+    model = convert_tensors(checkpoint, OWN_NAMES, size_names, OWN)
     options = checkpoint.options
     layout = asdict(layout_from(as_dict(options[LAYOUT_ENTRY]), model.origin))
     model.stated_sizes = {name: layout.pop(name) for name in SIZES}

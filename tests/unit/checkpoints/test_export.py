@@ -12,9 +12,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
 from fairseq_plugins.__main__ import main
-from fairseq_plugins.checkpoints import CheckpointError, fingerprint, read_checkpoint, versions, write_masked_lm
+from fairseq_plugins.checkpoints import CheckpointError, fingerprint, metadata, read_checkpoint, write_masked_lm
 from fairseq_plugins.checkpoints.export import export_checkpoint, from_json, import_checkpoint, to_json
-from fairseq_plugins.checkpoints.readers import read_masked_lm
+from fairseq_plugins.checkpoints.masked_lm import read_masked_lm
 from tests import builders
 
 EXPORT = ("export", "--format", "safetensors")
@@ -66,12 +66,12 @@ def saved(path, model, **entries):
     return path
 
 
-def assert_bit_equal(found, expected):
+def assert_bit_equal(actual, expected):
     """Names, dtypes, shapes and bits."""
-    assert found.keys() == expected.keys()
+    assert actual.keys() == expected.keys()
     for name, tensor in expected.items():
-        assert (found[name].dtype, found[name].shape) == (tensor.dtype, tensor.shape), name
-        assert torch.equal(found[name].view(torch.uint8), tensor.contiguous().view(torch.uint8)), name
+        assert (actual[name].dtype, actual[name].shape) == (tensor.dtype, tensor.shape), name
+        assert torch.equal(actual[name].view(torch.uint8), tensor.contiguous().view(torch.uint8)), name
 
 
 def through(folder, model, **entries):
@@ -91,18 +91,18 @@ def test_round_trip_is_bit_equal_and_loads_in_fairseq(tmp_path, data, case):
     config = json.loads(files[0].read_text(encoding="utf-8"))
     assert config["fingerprint"] == fingerprint(state["model"])
     assert config["training"] == {"criterion_name": "C", "optimizer_name": "O", "num_updates": 7, "epoch": 3}
-    assert config[versions.KEY] == config["written_by"] == versions.stamp()
+    assert config[metadata.VERSIONS] == config["written_by"] == metadata.stamp()
     assert not {"optimizer", "checkpoint", "common"} & set(config["cfg"])
     if case == "sga":  # what other programs read
         assert_bit_equal(safetensors.torch.load_file(files[-1]), state["model"])
     import_checkpoint(tmp_path / "folder", tmp_path / "back.pt")
-    found = read_checkpoint(tmp_path / "back.pt")
-    assert_bit_equal(found["model"], state["model"])
-    assert found[versions.KEY] == versions.stamp() and "last_optimizer_state" not in found
-    assert set(found["extra_state"]) == {"train_iterator"} and found["extra_state"]["train_iterator"]["epoch"] == 3
-    assert found["optimizer_history"][-1]["num_updates"] == 7
+    actual = read_checkpoint(tmp_path / "back.pt")
+    assert_bit_equal(actual["model"], state["model"])
+    assert actual[metadata.VERSIONS] == metadata.stamp() and "last_optimizer_state" not in actual
+    assert set(actual["extra_state"]) == {"train_iterator"} and actual["extra_state"]["train_iterator"]["epoch"] == 3
+    assert actual["optimizer_history"][-1]["num_updates"] == 7
     for section in ("model", "criterion", "generation"):
-        assert found["cfg"][section] == state["cfg"][section], section
+        assert actual["cfg"][section] == state["cfg"][section], section
     ensemble, cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "back.pt")])
     assert_bit_equal(ensemble[0].state_dict(), state["model"])
     assert cfg.task.data == str(tmp_path / "folder")
@@ -121,7 +121,9 @@ def test_half_the_size(tmp_path, data):
     model = read_checkpoint(tmp_path / "back.pt")["model"]
     assert len({model[name].data_ptr() for name in (words, *tied)}) == 1
     ensemble, _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "back.pt")])
-    rounded = {name: one.half().float() if one.is_floating_point() else one for name, one in state["model"].items()}
+    rounded = {
+        name: tensor.half().float() if tensor.is_floating_point() else tensor for name, tensor in state["model"].items()
+    }
     assert_bit_equal(ensemble[0].state_dict(), rounded)
     large = saved(tmp_path / "large.pt", {"w": torch.tensor([1e5]), "n": torch.tensor([7])})
     with pytest.raises(CheckpointError, match=r"--half cannot hold w, whose largest value is 1e\+05"):
@@ -137,11 +139,11 @@ def test_tensors_of_any_layout(tmp_path):
     model.update({str(dtype): torch.tensor([0, 1, 1]).to(dtype) for dtype in dtypes})
     config, state = through(tmp_path, model)
     assert config["tied"] == {"twin": "part"}
-    found = state["model"]
-    assert found.keys() == model.keys()
+    actual = state["model"]
+    assert actual.keys() == model.keys()
     for name, tensor in model.items():
-        assert found[name].dtype == tensor.dtype, name
-        torch.testing.assert_close(found[name], tensor, rtol=0, atol=0, equal_nan=True)
+        assert actual[name].dtype == tensor.dtype, name
+        torch.testing.assert_close(actual[name], tensor, rtol=0, atol=0, equal_nan=True)
 
 
 def test_plain_values_come_back_the_same():
@@ -259,7 +261,7 @@ def test_the_command_replaces_no_folder(tmp_path, data, capsys):
         other.mkdir()
         (other / name).write_text("of somebody")
         assert f"{other}: has {name} already" in refused(capsys, file, other, "--no-dictionaries")
-        assert [one.read_text() for one in other.iterdir()] == ["of somebody"]
+        assert [file.read_text() for file in other.iterdir()] == ["of somebody"]
     assert "absent.pt: no such file" in refused(capsys, tmp_path / "absent.pt", tmp_path / "other")
 
 

@@ -7,23 +7,29 @@ Embeddings are scaled by the square root of C in the released file, not in those
 """
 
 import logging
-import re
 from typing import Any, Dict, Mapping, Optional
 
 import torch
 from torch import Tensor
 
-from ..inspection import CheckpointError
-from ..layouts import MASK_ROW, WORDS, attention_shapes, masked_lm_shapes, size_options
-from ..loading import check_shapes
-from ..opening import Checkpoint, differing, open_checkpoint
-from ..pretrained import PARTS, PretrainedFile, convert_tensors
-from ..reading import PathLike
-from ..renaming import NameTable, Renames, stack_buffers, stack_renames
-from ..vocabulary import DICTIONARY_NAME, MASK, Languages, entries_beside
-from ..writing import save_checkpoint, start_state
-from . import roberta
-from .bart import SIZE_OPTIONS, find_wiring, has_xlmr_shape
+from . import masked_lm
+from .bart import SIZE_OPTIONS, find_wiring
+from .inspection import CheckpointError
+from .layouts import (
+    MASK_ROW,
+    PRETRAINED_HERE,
+    WORDS,
+    attention_shapes,
+    masked_lm_shapes,
+    size_options,
+)
+from .loading import check_shapes
+from .opening import Checkpoint, differing, open_checkpoint
+from .pretrained import PARTS, PretrainedFile, convert_tensors
+from .reading import PathLike
+from .renaming import NameTable, stack_buffers, stack_renames
+from .vocabulary import DICTIONARY_NAME, MASK, Languages, entries_beside
+from .writing import save_checkpoint, start_state
 
 logger = logging.getLogger(__name__)
 
@@ -33,19 +39,14 @@ EXPECTED = (
     "or crossattention.*"
 )
 SCALE_OPTION = "no_scale_embedding"
-PRETRAINED_HERE = "lm_head.dense.weight"
-"""Tensor of a VECO that was pre-trained here; one for generation has none."""
-
-_CROSS = "decoder.layers.{}.encoder_attn"
 _CROSS_MODULES = {
-    **{theirs: f"{_CROSS}.{ours}" for theirs, ours in roberta.ATTENTION.items()},
-    "output.LayerNorm": f"{_CROSS}_layer_norm",
+    **{theirs: f"encoder_attn.{ours}" for theirs, ours in masked_lm.ATTENTION.items()},
+    "output.LayerNorm": "encoder_attn_layer_norm",
 }
 """Module of cross-attention in a folder -> here, as the authors gave them when they were asked."""
-_CROSS_RENAMES: Renames = {}
-for _theirs, _ours in _CROSS_MODULES.items():
-    _source = roberta.CROSS_ATTENTION + re.escape(_theirs)
-    _CROSS_RENAMES.update(roberta.module_renames(_source, _ours.format(r"\1")))
+_CROSS_RENAMES = masked_lm.module_renames(
+    masked_lm.CROSS_ATTENTION, r"decoder.layers.\1.", _CROSS_MODULES
+)
 
 NAMES = NameTable(
     renames={
@@ -56,10 +57,10 @@ NAMES = NameTable(
         r"lm_head\.((?:dense|layer_norm)\.(?:weight|bias)|weight|bias)": r"lm_head.\1",
         # Hugging Face
         **_CROSS_RENAMES,
-        **roberta.FOLDER_NAMES.renames,
+        **masked_lm.FOLDER_NAMES.renames,
     },
     dropped={
-        **roberta.FOLDER_NAMES.dropped,
+        **masked_lm.FOLDER_NAMES.dropped,
         **stack_buffers(r"encoder\."),
         **stack_buffers(r"decoder\."),
         r"lm_head\.mask_row": "place of <mask>, no weight",
@@ -87,57 +88,27 @@ def mask_row(state: Mapping[str, Any], origin: str) -> Optional[int]:
     Raises:
         CheckpointError: the marker is missing, or states no row of the embedding.
     """
-    marker, words = state.get(MASK_ROW), state.get(f"encoder.{WORDS}")
+    marker = state.get(MASK_ROW)
     if marker is None and PRETRAINED_HERE not in state:
         return None
+    words = state.get(f"encoder.{WORDS}")
     rows = words.size(0) if isinstance(words, Tensor) and words.dim() else 0
-    is_marker = isinstance(marker, Tensor) and marker.dim() == 2 and not marker.numel()
-    if not is_marker or not 0 < marker.size(0) < rows:  # type: ignore[union-attr]
-        actual = tuple(marker.shape) if isinstance(marker, Tensor) else type(marker).__name__
-        expected = f"expected (row of <mask>, 0) with one of its {rows:,} rows"
-        raise CheckpointError(f"{origin}: {MASK_ROW} is {actual}, {expected}")
-    return marker.size(0)  # type: ignore[union-attr]
+    if not isinstance(marker, Tensor):
+        actual: Any = type(marker).__name__
+    elif marker.dim() == 2 and 0 < marker.size(0) < rows and marker.size(1) == 0:
+        return marker.size(0)
+    else:
+        actual = tuple(marker.shape)
+    expected = f"expected (row of <mask>, 0) with one of its {rows:,} rows"
+    raise CheckpointError(f"{origin}: {MASK_ROW} is {actual}, {expected}")
 
 
 # ---- fairseq's layout. ----
 
 
-def recognises(checkpoint: Checkpoint) -> bool:
-    """Return True for a VECO in fairseq's layout, by its architecture, else by its tensors.
-
-    A DeltaLM must have been recognised before.
-    """
-    if checkpoint.is_folder or not checkpoint.has_layers("encoder", "decoder"):
-        return False
-    if checkpoint.arch.startswith(("mbart", "bart")):
-        return False
-    return checkpoint.arch.startswith("veco") or guess_by_tensors(checkpoint.tensors)
-
-
-def guess_by_tensors(tensors: Mapping[str, Any]) -> bool:
-    """Guess whether tensors are those of a VECO whose options do not name it.
-
-    They are if they have XLM-R's shape, and a masked-LM head or a first decoder layer that equals a
-    layer of the encoder. A fine-tuned VECO without its options cannot be told from a BART, which
-    ``bart`` refuses. This is the only place where the kind of a file is guessed.
-    """
-    return has_xlmr_shape(tensors) and (PRETRAINED_HERE in tensors or _is_one_stack(tensors))
-
-
-def _is_one_stack(tensors: Mapping[str, Any]) -> bool:
-    first = tensors.get("decoder.layers.0.fc1.weight")
-    if not isinstance(first, Tensor):
-        return False
-    names = [
-        name for name in tensors if re.fullmatch(r"encoder\.layers\.\d+\.fc1\.weight", str(name))
-    ]
-    candidates = [tensors[name] for name in names if isinstance(tensors[name], Tensor)]
-    return any(torch.equal(candidate, first) for candidate in candidates)
-
-
 def _convert(checkpoint: Checkpoint) -> PretrainedFile:
-    copies = (roberta.TIED,)
-    model = convert_tensors(checkpoint, NAMES, SIZE_OPTIONS, EXPECTED, "xlmr", copies=copies)
+    copies = (masked_lm.TIED,)
+    model = convert_tensors(checkpoint, NAMES, SIZE_OPTIONS, EXPECTED, "xlmr", copies)
     model.stated_mask = mask_row(checkpoint.tensors, checkpoint.origin)
     return model
 
@@ -165,7 +136,7 @@ def convert_masked_lm(checkpoint: Checkpoint) -> PretrainedFile:
             "nlu_encoder takes its encoder as it is"
         )
     options = {**checkpoint.options, SCALE_OPTION: not _is_scaled(model)}
-    checkpoint.refuse(differing(options, roberta.WIRED), EXPECTED)
+    checkpoint.refuse(differing(options, masked_lm.WIRED), EXPECTED)
     return model
 
 
@@ -194,13 +165,11 @@ def read_veco_folder(path: PathLike) -> PretrainedFile:
             tensors that are not accounted for.
     """
     checkpoint = open_checkpoint(path, EXPECTED)
-    problem = ""
     if not checkpoint.is_folder:
-        problem = "is a fairseq checkpoint, expected a Hugging Face folder"
-    elif not roberta.has_cross_attention(checkpoint.tensors):
-        problem = "has no cross_attention.* tensors, so it is no VECO"
-    checkpoint.refuse([problem] if problem else [], EXPECTED)
-    model = roberta.convert_folder(checkpoint, NAMES, EXPECTED)
+        checkpoint.refuse(["is a fairseq checkpoint, expected a Hugging Face folder"], EXPECTED)
+    if not masked_lm.has_cross_attention(checkpoint.tensors):
+        checkpoint.refuse(["has no cross_attention.* tensors, so it is no VECO"], EXPECTED)
+    model = masked_lm.convert_folder(checkpoint, NAMES, EXPECTED)
     model.name_rows(entries_beside(checkpoint.file), DICTIONARY_NAME)
     model.take({part: part for part in PARTS}, "a VECO")
     model.find_sizes(None, "heads=…", "encoder.")
@@ -208,7 +177,7 @@ def read_veco_folder(path: PathLike) -> PretrainedFile:
     words = f"encoder.{WORDS}"
     encoder = [name for name in model.tensors if name.startswith("encoder.")]
     copies = {name.replace("encoder.", "decoder.", 1): name for name in encoder}
-    copies.update({"decoder.output_projection.weight": words, roberta.OUTPUT: words})
+    copies.update({"decoder.output_projection.weight": words, masked_lm.OUTPUT: words})
     for copy, name in copies.items():
         model.tensors[copy], model.sources[copy] = model.tensors[name], model.sources[name]
     return model
@@ -220,7 +189,7 @@ def _folder_shapes(sizes: Mapping[str, int]) -> Dict[str, Any]:
         for name, shape in masked_lm_shapes(sizes).items()
     }
     for layer in range(sizes["layers"]):
-        shapes.update(attention_shapes(_CROSS.format(layer), sizes["embed_dim"]))
+        shapes.update(attention_shapes(f"decoder.layers.{layer}.encoder_attn", sizes["embed_dim"]))
     return shapes
 
 
@@ -242,10 +211,8 @@ def write_veco(folder: PathLike, checkpoint: PathLike) -> PretrainedFile:
     options = _stock_options(model.sizes)
     save_checkpoint(start_state(state, cfg={"model": options}), checkpoint)
     logger.info("wrote %s: %s", checkpoint, model.report.summary())
-    text = (
-        "%s: its embeddings are not scaled (no_scale_embedding): fine-tune it without a scale too"
-    )
-    logger.info(text, checkpoint)
+    advice = "(no_scale_embedding): fine-tune it without a scale too"
+    logger.info("%s: its embeddings are not scaled %s", checkpoint, advice)
     return model
 
 

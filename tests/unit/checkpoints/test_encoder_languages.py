@@ -7,7 +7,7 @@ import torch
 
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import CheckpointError
-from fairseq_plugins.checkpoints.readers import read_encoder
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.vocabulary import read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
@@ -76,8 +76,8 @@ def test_languages_are_those_of_the_rows_in_their_order(tmp_path):
     """What the dictionary has already is not added again; --lang-pairs name some of them, sorted."""
     rows = ["en_XX", "fr_XX", "ar_AR", "de_DE"]
     symbols = [*PIECES, *tags(rows), "<mask>"]
-    found = read_encoder(_pairs(tmp_path, symbols, symbols[:-1], "en_XX-de_DE,ar_AR-en_XX"))
-    assert found.languages == tuple(rows) and list(found.entries[4:]) == symbols
+    actual = read_encoder(_pairs(tmp_path, symbols, symbols[:-1], "en_XX-de_DE,ar_AR-en_XX"))
+    assert actual.languages == tuple(rows) and list(actual.entries[4:]) == symbols
 
 
 # ---- mBART-50. ----
@@ -86,9 +86,9 @@ def test_languages_are_those_of_the_rows_in_their_order(tmp_path):
 @pytest.mark.parametrize("task", [{}, {"langs": "en_XX,ar_AR,de_DE,af_ZA", "lang_dict": None}, {"lang_dict": None}])
 def test_an_mbart50_has_a_list_and_a_dictionary_for_each_language(tmp_path, task):
     nlu_builders.mbart50(tmp_path, **task)
-    found = read_encoder(tmp_path)
-    assert found.languages == nlu_builders.ML50
-    assert list(found.entries[4:]) == [*PIECES, *tags(nlu_builders.ML50), "<mask>"]
+    actual = read_encoder(tmp_path)
+    assert actual.languages == nlu_builders.ML50
+    assert list(actual.entries[4:]) == [*PIECES, *tags(nlu_builders.ML50), "<mask>"]
 
 
 def test_dictionaries_that_differ_are_refused(tmp_path):

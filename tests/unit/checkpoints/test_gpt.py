@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError
+from fairseq_plugins.checkpoints.gpt import read_causal_lm
 from fairseq_plugins.checkpoints.layouts import expected_shapes
-from fairseq_plugins.checkpoints.readers import read_causal_lm
 from tests import gpt_builders
 
 WIDTH = gpt_builders.WIDTH
@@ -16,9 +16,9 @@ WIDTH = gpt_builders.WIDTH
 def test_every_tensor_of_a_gpt2_has_its_place(tmp_path):
     """Eleven layers, so that layer 1 and layer 10 could be mixed up."""
     source = gpt_builders.tensors(11)
-    found = read_causal_lm(gpt_builders.write(tmp_path, source))
-    tensors, start = found.tensors, "transformer.h.10."
-    assert set(tensors) == set(expected_shapes(found.layout))
+    actual = read_causal_lm(gpt_builders.write(tmp_path, source))
+    tensors, start = actual.tensors, "transformer.h.10."
+    assert set(tensors) == set(expected_shapes(actual.layout))
     assert torch.equal(tensors["embed_tokens.weight"], source["transformer.wte.weight"])
     assert torch.equal(tensors["embed_positions.weight"][2:], source["transformer.wpe.weight"])
     assert not tensors["embed_positions.weight"][:2].any()
@@ -34,8 +34,8 @@ def test_every_tensor_of_a_gpt2_has_its_place(tmp_path):
     for ours, theirs in {"self_attn_layer_norm": "ln_1", "final_layer_norm": "ln_2"}.items():
         assert torch.equal(tensors[f"layers.10.{ours}.bias"], source[f"{start}{theirs}.bias"])
     assert torch.equal(tensors["layer_norm.weight"], source["transformer.ln_f.weight"])
-    assert set(found.report.loaded) | set(found.report.dropped) == set(source)
-    assert all("mask" in found.report.reasons[name] for name in found.report.dropped)
+    assert set(actual.report.loaded) | set(actual.report.dropped) == set(source)
+    assert all("mask" in actual.report.reasons[name] for name in actual.report.dropped)
 
 
 def test_the_layout_of_a_gpt2(tmp_path):
@@ -46,11 +46,11 @@ def test_the_layout_of_a_gpt2(tmp_path):
     settings = gpt_builders.config(activation_function="gelu", layer_norm_epsilon=1e-3, n_inner=None)
     del settings["n_inner"]
     (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
-    found = read_causal_lm(tmp_path)
+    actual = read_causal_lm(tmp_path)
     sizes = dict(layers=3, embed_dim=16, ffn_dim=24, heads=2, max_positions=20, vocab_size=gpt_builders.ROWS)
     wiring = dict(activation="gelu", epsilon=1e-3, normalize_before=True, final_norm=True, tied=True)
-    assert {**vars(found.layout), **sizes, **wiring} == vars(found.layout)
-    assert found.entries == () and found.tensors["layers.0.fc1.bias"].dtype == torch.float32
+    assert {**vars(actual.layout), **sizes, **wiring} == vars(actual.layout)
+    assert actual.entries == () and actual.tensors["layers.0.fc1.bias"].dtype == torch.float32
 
 
 def stock(path, settings=None, **changes):
@@ -65,8 +65,8 @@ def stock(path, settings=None, **changes):
 
 
 def test_stock_transformer_lm(tmp_path):
-    found = read_causal_lm(stock(tmp_path))
-    assert found.layout.tied and found.layout.activation == "gelu" and found.entries == ()
+    actual = read_causal_lm(stock(tmp_path))
+    assert actual.layout.tied and actual.layout.activation == "gelu" and actual.entries == ()
     other = torch.zeros(gpt_builders.ROWS, WIDTH)
     untied = read_causal_lm(stock(tmp_path, **{"decoder.output_projection.weight": other}))
     assert not untied.layout.tied and torch.equal(untied.tensors["output_projection.weight"], other)

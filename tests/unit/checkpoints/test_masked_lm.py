@@ -1,11 +1,15 @@
 """read_masked_lm: every layout gives the same tensors, sizes and fingerprint; every wrong file a clear error."""
 
 import re
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints import CheckpointError, fingerprint, read_masked_lm
+from fairseq_plugins.checkpoints import CheckpointError, encoders, fingerprint, masked_lm, read_masked_lm
+from fairseq_plugins.checkpoints.opening import KINDS
+from tests.tree import closure
 from tests.unit.checkpoints.builders import (
     SIZES,
     assert_same,
@@ -20,6 +24,7 @@ from tests.unit.checkpoints.builders import (
     write_huggingface,
 )
 
+ROOT = Path(__file__).parents[3]
 TENSORS = masked_lm_tensors()
 WORDS = "sentence_encoder.embed_tokens.weight"
 POSITIONS = "sentence_encoder.embed_positions.weight"
@@ -74,12 +79,12 @@ HUGGINGFACE_LAYOUTS = {
 
 
 def _check(path, source):
-    found = read_masked_lm(path)
-    assert found.sizes == SIZES
-    assert_same(found.tensors, TENSORS)
-    assert found.fingerprint == fingerprint(TENSORS)
-    assert sorted(found.report.loaded + found.report.dropped) == sorted(source)  # every tensor of the file, once
-    assert set(found.report.reasons) == set(found.report.dropped)
+    actual = read_masked_lm(path)
+    assert actual.sizes == SIZES
+    assert_same(actual.tensors, TENSORS)
+    assert actual.fingerprint == fingerprint(TENSORS)
+    assert sorted(actual.report.loaded + actual.report.dropped) == sorted(source)  # every tensor of the file, once
+    assert set(actual.report.reasons) == set(actual.report.dropped)
 
 
 @pytest.mark.parametrize("as_cfg", [False, True])
@@ -109,25 +114,25 @@ def test_the_last_row_is_that_of_mask_unless_something_else_is(tmp_path, named, 
 
 def test_half_precision_becomes_float32_and_is_not_kept(tmp_path):
     half = {name: tensor.half() for name, tensor in current_state(TENSORS).items()}
-    found = read_masked_lm(write_fairseq(tmp_path / "model.pt", half))
-    assert not found.checkpoint.tensors and set(found.checkpoint.entries) == {"args"}
-    assert_same(found.tensors, {name: tensor.half().float() for name, tensor in TENSORS.items()})
+    actual = read_masked_lm(write_fairseq(tmp_path / "model.pt", half))
+    assert not actual.checkpoint.tensors and set(actual.checkpoint.entries) == {"args"}
+    assert_same(actual.tensors, {name: tensor.half().float() for name, tensor in TENSORS.items()})
 
 
 def test_token_type_is_added_to_the_positions(tmp_path):
     state = huggingface_state(TENSORS)
     state["roberta.embeddings.token_type_embeddings.weight"] = torch.randn(1, 8)
-    found = read_masked_lm(write_huggingface(tmp_path / "hf", state))
+    actual = read_masked_lm(write_huggingface(tmp_path / "hf", state))
     expected = TENSORS[POSITIONS] + state["roberta.embeddings.token_type_embeddings.weight"]
-    assert_same(found.tensors, {**TENSORS, POSITIONS: expected})
+    assert_same(actual.tensors, {**TENSORS, POSITIONS: expected})
 
 
 def test_a_zero_token_type_changes_no_bit(tmp_path):
     positions = TENSORS[POSITIONS].clone()
     positions[3, 4] = -0.0
     tensors = {**TENSORS, POSITIONS: positions}
-    found = read_masked_lm(write_huggingface(tmp_path / "hf", huggingface_state(tensors)))
-    assert found.fingerprint == fingerprint(tensors)
+    actual = read_masked_lm(write_huggingface(tmp_path / "hf", huggingface_state(tensors)))
+    assert actual.fingerprint == fingerprint(tensors)
 
 
 def test_heads(tmp_path):
@@ -230,3 +235,16 @@ def test_wrong_folders_and_files(tmp_path):
         refused(folder, message)
     (folder / "config.json").unlink()
     refused(folder, r"has no config\.json")
+
+
+def test_a_reader_of_masked_lms_imports_no_other_family():
+    files = closure(ROOT, "fairseq_plugins/checkpoints/masked_lm.py")
+    names = {Path(file).stem for file in files}
+    assert "pretrained" in names and not names & {"bart", "veco", "gpt", "encoders", "tokenizers", "fitting"}
+
+
+@pytest.mark.parametrize("table", [masked_lm.CONVERTERS, encoders.CONVERTERS])
+def test_every_named_converter_is_there(table):
+    for kind, target in table.items():
+        module, function = target.split(":")
+        assert kind in KINDS and callable(getattr(import_module(module, masked_lm.__package__), function))

@@ -3,8 +3,8 @@
 import pytest
 
 from fairseq_plugins.checkpoints import CheckpointError, read_masked_lm
-from fairseq_plugins.checkpoints.families.veco import read_veco_folder
-from fairseq_plugins.checkpoints.readers import read_encoder
+from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.veco import read_veco_folder
 from tests import nlu_builders, veco_builders
 from tests.unit.checkpoints import builders as masked_lms
 
@@ -47,9 +47,9 @@ def test_a_veco_of_that_time_is_read_as_any_other(tmp_path, reader, beside, old,
     expected = READERS[reader](veco_builders.write_folder(tmp_path / "new"))
     path = veco_builders.write_folder(tmp_path / "old", **{name: OLD[name] for name in old})
     BESIDE[beside](path)
-    found = READERS[reader](path)
-    masked_lms.assert_same(found, expected)
-    assert {len(table) for table in positions(found)} == {12}
+    actual = READERS[reader](path)
+    masked_lms.assert_same(actual, expected)
+    assert {len(table) for table in positions(actual)} == {12}
     assert ("has no model_type: xlm-roberta is taken" in caplog.text) == ("model_type" in old)
     assert ("pad_token_id = 0 in config.json: row 1 is taken for <pad>" in caplog.text) == ("pad_token_id" in old)
 

@@ -8,10 +8,9 @@ from fairseq.data import Dictionary
 
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import CheckpointError
-from fairseq_plugins.checkpoints.dictionary import write_dictionary
+from fairseq_plugins.checkpoints.encoders import read_encoder, write_dictionary
 from fairseq_plugins.checkpoints.fitting import explain_difference
-from fairseq_plugins.checkpoints.readers import read_encoder
-from fairseq_plugins.checkpoints.rows import tokenizer_entries
+from fairseq_plugins.checkpoints.tokenizers import tokenizer_entries
 from fairseq_plugins.checkpoints.vocabulary import languages_of, read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
@@ -53,16 +52,16 @@ def test_entries_are_those_of_transformers(tmp_path, hf, kind):
     own = tokenizer(hf, kind, tmp_path)
     rows = len(own) + 2  # as NLLB's: rows that nothing names
     nlu_builders.huggingface(hf, kind.replace("50", ""), tmp_path, rows)
-    found = read_encoder(tmp_path)
+    actual = read_encoder(tmp_path)
     expected = [in_fairseq(entry, kind) for entry in own.convert_ids_to_tokens(list(range(len(own))))]
-    assert list(found.entries[: len(own)]) == expected
-    assert all(entry.startswith("madeupword") for entry in found.entries[len(own) :])
+    assert list(actual.entries[: len(own)]) == expected
+    assert all(entry.startswith("madeupword") for entry in actual.entries[len(own) :])
     if kind == "xlmr":
-        assert found.languages is None
+        assert actual.languages is None
     else:
-        assert len(found.languages) == len(set(found.languages)) == len(languages_of(expected)) > 20
+        assert len(actual.languages) == len(set(actual.languages)) == len(languages_of(expected)) > 20
     write_dictionary(tmp_path, tmp_path / "dict.txt")
-    assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == list(found.entries)
+    assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == list(actual.entries)
 
 
 @pytest.mark.parametrize("file", ["special_tokens_map.json", "tokenizer_config.json"])
@@ -74,18 +73,18 @@ def test_entries_of_a_sentencepiece_model_and_stored_codes(tmp_path, hf, file):
     stored = [codes[0], {"content": codes[1]}, codes[2]]
     nlu_builders.write_json(tmp_path / file, {"additional_special_tokens": stored})
     nlu_builders.huggingface(hf, "mbart", tmp_path, base + 4)
-    found = read_encoder(tmp_path)
-    assert list(found.entries) == [*SPECIAL, *pieces[3:], *tags(codes), "<mask>"]
-    assert found.languages == tuple(codes)
+    actual = read_encoder(tmp_path)
+    assert list(actual.entries) == [*SPECIAL, *pieces[3:], *tags(codes), "<mask>"]
+    assert actual.languages == tuple(codes)
 
 
 def test_without_a_list_of_languages_no_row_is_named(tmp_path, hf):
     """The row after the pieces is a language's, not the mask's."""
     pieces = nlu_builders.write_sentencepiece(tmp_path)
     nlu_builders.huggingface(hf, "mbart", tmp_path, 4 + len(pieces) - 3 + 26)
-    found = read_encoder(tmp_path)
-    assert found.languages is None
-    assert found.entries == ()
+    actual = read_encoder(tmp_path)
+    assert actual.languages is None
+    assert actual.entries == ()
     with pytest.raises(CheckpointError):
         write_dictionary(tmp_path, tmp_path / "dict.txt")
     assert not (tmp_path / "dict.txt").exists()
@@ -114,9 +113,9 @@ def test_entries_of_an_m2m100_are_those_of_transformers(tmp_path, hf, listed):
     if listed:
         special = {"additional_special_tokens": [f"__{code}__" for code in languages]}
         nlu_builders.write_json(folder / "special_tokens_map.json", special)
-        found = read_encoder(folder)
-        assert found.languages == languages
-        assert write_dictionary(folder, tmp_path / "dict.txt") == list(found.entries)
+        actual = read_encoder(folder)
+        assert actual.languages == languages
+        assert write_dictionary(folder, tmp_path / "dict.txt") == list(actual.entries)
     else:
         assert read_encoder(folder).entries == ()
         write_dictionary(folder, tmp_path / "dict.txt", languages=languages)
@@ -131,14 +130,14 @@ def test_entries_of_an_m2m100_are_those_of_transformers(tmp_path, hf, listed):
 def test_berts_rows_go_to_the_places_of_fairseq(tmp_path):
     folder, symbols = nlu_builders.write_bert(tmp_path)
     theirs = (folder / "vocab.txt").read_text().splitlines()
-    found = read_encoder(folder)
-    assert list(found.entries) == [*SPECIAL, *symbols]
+    actual = read_encoder(folder)
+    assert list(actual.entries) == [*SPECIAL, *symbols]
     stored = torch.load(folder / "pytorch_model.bin")["bert.embeddings.word_embeddings.weight"]
     names = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
-    for row, entry in enumerate(found.entries):
-        assert torch.equal(found.tensors["embed_tokens.weight"][row], stored[theirs.index(names.get(entry, entry))])
+    for row, entry in enumerate(actual.entries):
+        assert torch.equal(actual.tensors["embed_tokens.weight"][row], stored[theirs.index(names.get(entry, entry))])
     write_dictionary(folder, tmp_path / "dict.txt")
-    assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == list(found.entries)
+    assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == list(actual.entries)
 
 
 def test_positions_of_bert_start_behind_the_padding(tmp_path):
@@ -155,9 +154,9 @@ def test_a_fast_tokenizer_of_bert_gives_the_same(tmp_path, hf):
     hf.BertTokenizer(vocab={entry: index for index, entry in enumerate(entries)}).save_pretrained(folder)
     (folder / "vocab.txt").unlink()
     assert (folder / "tokenizer.json").is_file()
-    found = read_encoder(folder)
-    assert found.entries == expected.entries
-    assert torch.equal(found.tensors["embed_tokens.weight"], expected.tensors["embed_tokens.weight"])
+    actual = read_encoder(folder)
+    assert actual.entries == expected.entries
+    assert torch.equal(actual.tensors["embed_tokens.weight"], expected.tensors["embed_tokens.weight"])
 
 
 # ---- fairseq's dictionaries. ----

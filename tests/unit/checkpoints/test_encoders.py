@@ -8,8 +8,8 @@ import safetensors.torch
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.layouts import FAMILIES, expected_shapes, family_layout
-from fairseq_plugins.checkpoints.readers import read_encoder
 from tests import deltalm_builders, nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
 from tests.unit.checkpoints.builders import put
@@ -41,25 +41,25 @@ def change(path, edit):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_tensor_is_accounted_for(tmp_path, family):
     path, symbols = nlu_builders.write_any(family, tmp_path)
-    found = read_encoder(path, heads=nlu_builders.heads_of(family))
+    actual = read_encoder(path, heads=nlu_builders.heads_of(family))
     sizes = dict(vocab_size=len(symbols) + 4, layers=2, embed_dim=16, ffn_dim=24, heads=2)
     positions = 40 if family in ("xlmr", "deltalm") else nlu_builders.POSITIONS
-    assert found.layout == family_layout(family, **sizes, max_positions=positions)
-    assert {name: tuple(tensor.shape) for name, tensor in found.tensors.items()} == expected_shapes(found.layout)
+    assert actual.layout == family_layout(family, **sizes, max_positions=positions)
+    assert {name: tuple(tensor.shape) for name, tensor in actual.tensors.items()} == expected_shapes(actual.layout)
     names = tensors_of(path)
-    assert set(found.report.loaded) | set(found.report.dropped) == set(names)
-    assert not set(found.report.loaded) & set(found.report.dropped)
-    assert all(found.report.reasons[name] for name in found.report.dropped)
-    assert all(tensor.dtype == torch.float32 for tensor in found.tensors.values())
+    assert set(actual.report.loaded) | set(actual.report.dropped) == set(names)
+    assert not set(actual.report.loaded) & set(actual.report.dropped)
+    assert all(actual.report.reasons[name] for name in actual.report.dropped)
+    assert all(tensor.dtype == torch.float32 for tensor in actual.tensors.values())
     decoders = [name for name in names if re.match(r"(?:model\.)?(?:decoder|tgt_embedding)\.", name)]
     assert bool(decoders) == (family in ("mbart", "nllb", "deltalm"))
-    assert {found.report.reasons[name] for name in decoders} <= {
+    assert {actual.report.reasons[name] for name in decoders} <= {
         "decoder, unused by an encoder",
         "format counter of fairseq",
     }
-    for name, source in found.sources.items():
-        if name in found.tensors and name not in ("embed_tokens.weight", "embed_positions.weight"):
-            assert torch.equal(found.tensors[name], names[source])
+    for name, source in actual.sources.items():
+        if name in actual.tensors and name not in ("embed_tokens.weight", "embed_positions.weight"):
+            assert torch.equal(actual.tensors[name], names[source])
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_a_fine_tuned_deltalm_tells_its_heads_and_languages(tmp_path, block):
     task = {"_name": "translation_multi_simple_epoch", "langs": ["de", "en"], "lang_tok_style": "multilingual"}
     saved = {"cfg": {"model": args, "task": task}, "model": model.state_dict()}
     torch.save(saved, tmp_path / "model.pt")
-    found = read_encoder(tmp_path)
-    assert (found.layout.family, found.layout.heads, found.languages) == ("deltalm", 2, ("de", "en"))
-    assert set(found.report.loaded) | set(found.report.dropped) == set(model.state_dict())
+    actual = read_encoder(tmp_path)
+    assert (actual.layout.family, actual.layout.heads, actual.languages) == ("deltalm", 2, ("de", "en"))
+    assert set(actual.report.loaded) | set(actual.report.dropped) == set(model.state_dict())
 
 
 # ---- Refused. ----
@@ -152,11 +152,11 @@ def _mbart_folder(folder, **config):
     """Hugging Face's names, from a stock model."""
     norms = {"encoder_normalize_before": True, "decoder_normalize_before": True}
     model = nlu_builders.stock_model(SYMBOLS, arch="mbart_large", **norms)
-    state = {f"model.{name}": one for name, one in model.state_dict().items() if not name.endswith("version")}
+    state = {f"model.{name}": tensor for name, tensor in model.state_dict().items() if not name.endswith("version")}
     del state["model.encoder.embed_tokens.weight"], state["model.decoder.output_projection.weight"]
     state["model.shared.weight"] = model.encoder.embed_tokens.weight.detach()
     state["final_logits_bias"] = torch.zeros(1, len(SYMBOLS) + 4)
-    torch.save({name: one.clone() for name, one in state.items()}, folder / "pytorch_model.bin")
+    torch.save({name: tensor.clone() for name, tensor in state.items()}, folder / "pytorch_model.bin")
     stated = {"model_type": "mbart", "d_model": 16, "encoder_layers": 2, "encoder_attention_heads": 2}
     nlu_builders.write_json(folder / "config.json", {**stated, "scale_embedding": True, **config})
     return list(state)
@@ -170,9 +170,9 @@ def test_an_activation_that_the_encoder_does_not_have_is_refused(tmp_path):
 
 def test_a_shared_embedding_is_the_encoders(tmp_path):
     names = _mbart_folder(tmp_path)
-    found = read_encoder(tmp_path)
-    assert found.sources["embed_tokens.weight"] == "model.shared.weight"
-    assert set(found.report.loaded) | set(found.report.dropped) == set(names)
+    actual = read_encoder(tmp_path)
+    assert actual.sources["embed_tokens.weight"] == "model.shared.weight"
+    assert set(actual.report.loaded) | set(actual.report.dropped) == set(names)
     file, own = tmp_path / "pytorch_model.bin", "model.encoder.embed_tokens.weight"
     state = torch.load(file)
     torch.save({**state, own: state["model.shared.weight"].clone()}, file)

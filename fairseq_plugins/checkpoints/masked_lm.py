@@ -1,4 +1,4 @@
-"""XLM-R and BERT: fairseq's masked LMs and Hugging Face's folders; writes the latter too.
+"""Masked LMs: XLM-R in every layout of fairseq and Hugging Face, and Hugging Face's BERT.
 
 fairseq's releases differ: ``decoder.sentence_encoder.`` (before 0.10) or
 ``encoder.sentence_encoder.``, ``emb_layer_norm`` or ``layernorm_embedding``, one
@@ -6,18 +6,13 @@ fairseq's releases differ: ``decoder.sentence_encoder.`` (before 0.10) or
 ``model_fast.`` beside a momentum copy.
 """
 
-import dataclasses
-import json
+import importlib
 import logging
 import re
-from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping
+from typing import Iterable, List, Mapping, Optional
 
-import torch
-from torch import Tensor
-
-from ..inspection import CheckpointError
-from ..layouts import (
+from .inspection import CheckpointError
+from .layouts import (
     FAMILIES,
     PADDING_IDX,
     POSITIONS,
@@ -26,23 +21,53 @@ from ..layouts import (
     masked_lm_shapes,
     size_options,
 )
-from ..loading import check_shapes, listing
-from ..opening import Checkpoint, differing
-from ..pretrained import PretrainedFile, convert_tensors
-from ..reading import PathLike, fingerprint
-from ..renaming import NameTable, Renames, stack_buffers, stack_renames
-from ..rows import check_padding, tokenizer_entries
-from ..vocabulary import CONFIG_NAME, PAD
-from ..writing import atomic_path, save_tensors
+from .loading import check_shapes
+from .opening import Checkpoint, differing
+from .pretrained import PretrainedFile, convert, convert_tensors
+from .reading import PathLike
+from .renaming import NameTable, Renames, stack_buffers, stack_renames
+from .vocabulary import CONFIG_NAME, PAD
 
 logger = logging.getLogger(__name__)
+
+MASKED_LM = (
+    "a masked LM of XLM-R's shape: a fairseq checkpoint, a VECO that was pre-trained here, or a "
+    "folder of model_type xlm-roberta"
+)
+CONVERTERS = {"xlmr": ".masked_lm:convert_xlmr", "veco": ".veco:convert_masked_lm"}
+
+
+def read_masked_lm(
+    path: PathLike, heads: Optional[int] = None, label: str = "heads=…"
+) -> PretrainedFile:
+    """Read a masked LM of XLM-R's shape, in the names of ``MaskedLM``, without the tied output.
+
+    Args:
+        path: a fairseq ``model.pt`` (XLM-R, InfoXLM, or a VECO that was pre-trained here) or its
+            folder, or a Hugging Face XLM-RoBERTa folder (also a VECO's) or its weights file.
+        heads: number of heads, for a file that does not state it.
+        label: how the caller's user gives the heads, for messages.
+
+    Returns:
+        the file; its ``sizes`` are the fields of ``MaskedLMSizes``.
+
+    Raises:
+        CheckpointError: unreadable, untrusted, of another format, with tensors that are not
+            accounted for, or contradictory.
+    """
+    model = convert(path, CONVERTERS, MASKED_LM)
+    model.take({"encoder.": "sentence_encoder.", "lm_head.": "lm_head."}, "a masked LM")
+    model.find_sizes(heads, label, "sentence_encoder.")
+    check_shapes(model.tensors, masked_lm_shapes(model.sizes), model.origin, model.expected)
+    return model
+
 
 EXPECTED = (
     "a masked LM of XLM-R's shape: fairseq's (encoder.sentence_encoder.*, encoder.lm_head.* tied "
     "to the embedding) or Hugging Face's (model_type xlm-roberta, roberta or camembert; roberta.* "
     "and lm_head.*)"
 )
-MODEL_TYPES = ("xlm-roberta", "roberta", "camembert")
+MODEL_TYPE = "xlm-roberta"
 EPSILON = 1e-5
 OUTPUT = "lm_head.weight"
 TIED = (OUTPUT, f"encoder.{WORDS}")
@@ -79,28 +104,32 @@ LAYER_NAMES = {
 """Module in a folder -> module in fairseq's encoder."""
 
 
-def module_renames(source: str, target: str) -> Renames:
-    """Return the renames of weight and bias; old files call those of a norm gamma and beta."""
-    is_norm = source.endswith(("LayerNorm", "layer_norm"))
-    weight, bias = ("weight|gamma", "bias|beta") if is_norm else ("weight", "bias")
-    return {
-        rf"{source}\.(?:{weight})": f"{target}.weight",
-        rf"{source}\.(?:{bias})": f"{target}.bias",
-    }
+def module_renames(source: str, target: str, modules: Mapping[str, str]) -> Renames:
+    """Return the renames of weights and biases; old files call those of a norm gamma and beta.
+
+    Args:
+        source: pattern of the prefix in the folder.
+        target: prefix in this package.
+        modules: module in the folder -> module in this package.
+    """
+    renames: Renames = {}
+    for theirs, ours in modules.items():
+        is_norm = theirs.endswith(("LayerNorm", "layer_norm"))
+        weight, bias = ("weight|gamma", "bias|beta") if is_norm else ("weight", "bias")
+        module = source + re.escape(theirs)
+        renames[rf"{module}\.(?:{weight})"] = f"{target}{ours}.weight"
+        renames[rf"{module}\.(?:{bias})"] = f"{target}{ours}.bias"
+    return renames
 
 
-_STACK_RENAMES: Renames = {}
-for _theirs, _ours in EMBEDDING_NAMES.items():
-    _STACK_RENAMES.update(module_renames(_EMBEDDINGS + _theirs, f"encoder.{_ours}"))
-for _theirs, _ours in LAYER_NAMES.items():
-    _target = rf"encoder.layers.\1.{_ours}"
-    _STACK_RENAMES.update(module_renames(_LAYER + re.escape(_theirs), _target))
-
+_STACK_RENAMES = {
+    **module_renames(_EMBEDDINGS, "encoder.", EMBEDDING_NAMES),
+    **module_renames(_LAYER, r"encoder.layers.\1.", LAYER_NAMES),
+}
 FOLDER_NAMES = NameTable(
     renames={
         **_STACK_RENAMES,
-        **module_renames(r"lm_head\.dense", "lm_head.dense"),
-        **module_renames(r"lm_head\.layer_norm", "lm_head.layer_norm"),
+        **module_renames(r"lm_head\.", "lm_head.", {"dense": "dense", "layer_norm": "layer_norm"}),
         r"lm_head\.(bias|decoder\.bias)": r"lm_head.\1",
         r"lm_head\.decoder\.weight": OUTPUT,
     },
@@ -132,9 +161,8 @@ _FOLDER_WIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
 
 _TOP = r"(?:model_fast\.)?(?:(?:encoder|decoder)\.)?"
 _STACK = _TOP + r"sentence_encoder\."
-_SEQUENCE_PARTS = (
-    "embed_tokens|embed_positions|layers|layernorm_embedding|layer_norm|output_projection"
-)
+_STACK_PARTS = r"(?:embed_(?:tokens|positions)|layers|layernorm_embedding|layer_norm)"
+_BERT_PARTS = r"(?:masked_lm_pooler|lm_head_transform_weight|lm_output_learned_bias)"
 FAIRSEQ_NAMES = NameTable(
     renames={
         **stack_renames(_STACK, "encoder."),
@@ -144,17 +172,13 @@ FAIRSEQ_NAMES = NameTable(
         **stack_buffers(_STACK),
         _TOP + r"classification_heads\..*": "classification head, unused by a masked LM",
         r"model_slow\..*": "InfoXLM's momentum copy",
-        r"queue|enqueue_cnt|queue_ptr|proj_matrix_(?:fast|slow)": (
-            "InfoXLM's contrastive training state"
-        ),
+        r"queue|enqueue_cnt|queue_ptr|proj_matrix_(?:fast|slow)": "InfoXLM's training state",
     },
     refused={
         _STACK + r"layer_norm\.(?:weight|bias)": "is a pre-norm model, as XLM-R XL and XXL are",
         _STACK + r"segment_embeddings\.weight": "is a BERT with segment embeddings",
-        r"encoder\.(?:masked_lm_pooler|lm_head_transform_weight|lm_output_learned_bias)\b.*": (
-            "is a fairseq BERT"
-        ),
-        rf"(?:encoder|decoder)\.(?:{_SEQUENCE_PARTS})\b.*": (
+        rf"encoder\.{_BERT_PARTS}\b.*": "is a fairseq BERT",
+        rf"(?:encoder|decoder)\.(?:{_STACK_PARTS}|output_projection)\b.*": (
             "is an encoder-decoder or language model such as mBART"
         ),
     },
@@ -169,27 +193,18 @@ WIRED = {
 }
 """Option of a fairseq model of XLM-R's shape -> its only valid value."""
 
-# ---- XLM-R. ----
+# ---- Convert an XLM-R. ----
 
 
-def recognises(checkpoint: Checkpoint) -> bool:
-    """Return True for an XLM-R; folders of transformers before 2.3 (VECO) have no model_type."""
-    if not checkpoint.is_folder:
-        return any("sentence_encoder." in name for name in checkpoint.tensors)
-    if checkpoint.model_type is None:
-        return any(name.startswith("roberta.embeddings.") for name in checkpoint.tensors)
-    return checkpoint.model_type in MODEL_TYPES
-
-
-def convert(checkpoint: Checkpoint) -> PretrainedFile:
+def convert_xlmr(checkpoint: Checkpoint) -> PretrainedFile:
     """Convert an XLM-R. Raises CheckpointError: wired otherwise, or another row of ``<pad>``."""
     if checkpoint.is_folder:
         return convert_folder(checkpoint, FOLDER_NAMES, EXPECTED)
     checkpoint.refuse(differing(checkpoint.options, WIRED), EXPECTED)
     sizes = size_options("encoder", "max_positions")
-    return convert_tensors(
-        checkpoint, FAIRSEQ_NAMES, sizes, EXPECTED, family="xlmr", copies=(TIED,), mask_is_last=True
-    )
+    model = convert_tensors(checkpoint, FAIRSEQ_NAMES, sizes, EXPECTED, "xlmr", (TIED,))
+    model.mask_is_last = True
+    return model
 
 
 def convert_folder(checkpoint: Checkpoint, table: NameTable, expected: str) -> PretrainedFile:
@@ -201,9 +216,8 @@ def convert_folder(checkpoint: Checkpoint, table: NameTable, expected: str) -> P
     problems += differing(checkpoint.options, {**_FOLDER_WIRED, "pad_token_id": (PADDING_IDX, 0)})
     checkpoint.refuse(problems, expected)
     copies = (TIED, (_BIAS_COPY, "lm_head.bias"))
-    model = convert_tensors(
-        checkpoint, table, FOLDER_SIZES, expected, family="xlmr", copies=copies, mask_is_last=True
-    )
+    model = convert_tensors(checkpoint, table, FOLDER_SIZES, expected, "xlmr", copies)
+    model.mask_is_last = True
     _check_padding_row(model)
     rows = model.stated_sizes["max_positions"]
     longest = rows - PADDING_IDX - 1 if isinstance(rows, int) else None
@@ -234,7 +248,7 @@ def _folder_problems(checkpoint: Checkpoint) -> List[str]:
     if config.get("is_decoder") and any(".crossattention." in name for name in checkpoint.tensors):
         logger.warning("%s: is_decoder = true with crossattention.*: taken to be a VECO", origin)
     if checkpoint.model_type is None:
-        logger.warning("%s: has no model_type: %s is taken", origin, MODEL_TYPES[0])
+        logger.warning("%s: has no model_type: %s is taken", origin, MODEL_TYPE)
     return problems
 
 
@@ -248,7 +262,9 @@ def _check_padding_row(model: PretrainedFile) -> None:
     if model.checkpoint.options.get("pad_token_id") != 0:
         return
     rows = model.matrix(f"encoder.{WORDS}").size(0)
-    check_padding(tokenizer_entries(model.checkpoint.folder, None, rows) or (), model.origin)
+    tokenizers = importlib.import_module(".tokenizers", __package__)  # such folders alone need it
+    entries = tokenizers.tokenizer_entries(model.checkpoint.folder, None, rows)
+    tokenizers.check_padding(entries or (), model.origin)
     row = f"row {PADDING_IDX} is taken for {PAD}, as in every XLM-R"
     logger.warning("%s: pad_token_id = 0 in %s: %s", model.origin, CONFIG_NAME, row)
 
@@ -282,92 +298,8 @@ def convert_bert(checkpoint: Checkpoint) -> PretrainedFile:
     problems = [*epsilon_problems(options, "layer_norm_eps"), *differing(options, valid)]
     checkpoint.refuse(problems, BERT_EXPECTED)
     sizes = {**FOLDER_SIZES, "segments": "type_vocab_size"}
-    model = convert_tensors(
-        checkpoint, BERT_NAMES, sizes, BERT_EXPECTED, family="bert", padding_idx=-1
-    )
+    model = convert_tensors(checkpoint, BERT_NAMES, sizes, BERT_EXPECTED, "bert", padding_idx=-1)
     segments = model.tensors.get(_TOKEN_TYPES)
-    has_segments = segments is not None and segments.dim() > 0
-    model.wiring["segments"] = len(segments) if has_segments else 0  # type: ignore[arg-type]
+    model.wiring["segments"] = 0 if segments is None or not segments.dim() else len(segments)
     model.wiring["epsilon"] = float(options.get("layer_norm_eps", FAMILIES["bert"]["epsilon"]))
     return model
-
-
-# ---- Write a masked LM as a folder. ----
-
-_THEIR_NAMES = {ours: theirs for theirs, ours in {**EMBEDDING_NAMES, **LAYER_NAMES}.items()}
-
-
-def exported_name(name: str, prefix: str = "roberta") -> str:
-    """Return the name of a ``MaskedLM`` tensor in a folder whose encoder has this prefix."""
-    part, _, inner = name.partition(".")
-    if part == "lm_head":
-        return name
-    module, _, kind = inner.rpartition(".")
-    layer = re.fullmatch(r"layers\.(\d+)\.(.+)", module)
-    if layer:
-        return f"{prefix}.encoder.layer.{layer[1]}.{_THEIR_NAMES[layer[2]]}.{kind}"
-    return f"{prefix}.embeddings.{_THEIR_NAMES[module]}.{kind}"
-
-
-def write_masked_lm(
-    folder: PathLike, sizes: Any, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float16
-) -> str:
-    """Write ``config.json`` and ``model.safetensors``, each replaced atomically.
-
-    Args:
-        sizes: ``MaskedLMSizes``, or a mapping with its fields.
-        tensors: in the names of ``MaskedLM``; the tied ``lm_head.weight`` may be among them.
-        dtype: to which the tensors are rounded.
-
-    Returns:
-        the fingerprint that ``read_masked_lm`` will give for the folder, of the *rounded* tensors.
-
-    Raises:
-        CheckpointError: names or shapes other than a masked LM's of these sizes, or numbers that
-            ``dtype`` cannot hold.
-    """
-    numbers: Dict[str, int] = dict(
-        sizes if isinstance(sizes, Mapping) else dataclasses.asdict(sizes)
-    )
-    rounded = _round(tensors, numbers, dtype, f"masked LM for {folder}")
-    folder_tensors = {exported_name(name): tensor for name, tensor in rounded.items()}
-    token_types = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
-    folder_tensors[exported_name("sentence_encoder.segment_embeddings.weight")] = token_types
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    save_tensors(folder_tensors, Path(folder) / "model.safetensors")
-    config = {
-        **{option: numbers[size] for size, option in FOLDER_SIZES.items()},
-        "architectures": ["XLMRobertaForMaskedLM"],
-        "hidden_act": "gelu",
-        "layer_norm_eps": EPSILON,
-        "max_position_embeddings": numbers["max_positions"] + numbers["padding_idx"] + 1,
-        "model_type": MODEL_TYPES[0],
-        "pad_token_id": numbers["padding_idx"],
-        "torch_dtype": str(dtype).rsplit(".", 1)[-1],
-        "type_vocab_size": 1,
-    }
-    with atomic_path(Path(folder) / CONFIG_NAME) as temporary:
-        text = json.dumps(config, indent=2, sort_keys=True)
-        temporary.write_text(text + "\n", encoding="utf-8")
-    return fingerprint(rounded)
-
-
-def _round(
-    tensors: Mapping[str, Tensor], sizes: Mapping[str, int], dtype: torch.dtype, origin: str
-) -> Dict[str, Tensor]:
-    """Return copies of the tensors in ``dtype``, without the tied output; check all of them."""
-    untied = {name: tensor for name, tensor in tensors.items() if name != OUTPUT}
-    expected = "the tensors of masked_lm.model.MaskedLM"
-    check_shapes(untied, masked_lm_shapes(sizes), origin, expected)
-    output = tensors.get(OUTPUT)
-    if output is not None and not torch.equal(output, untied[f"sentence_encoder.{WORDS}"]):
-        reason = f"{OUTPUT} differs from the token embedding, expected a tie"
-        raise CheckpointError(f"{origin}: {reason}")
-    rounded = {}
-    for name, tensor in untied.items():
-        rounded[name] = tensor.detach().to("cpu", dtype, copy=True).contiguous()
-    infinite = [name for name, tensor in rounded.items() if not tensor.isfinite().all()]
-    if infinite:
-        names = listing(infinite)
-        raise CheckpointError(f"{origin}: values that are not finite in {dtype}: {names}")
-    return rounded

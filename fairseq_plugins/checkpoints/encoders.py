@@ -1,0 +1,245 @@
+"""Reads the encoder of any known model, with the entry that each row of its embedding stands for.
+
+A dictionary, a tokenizer or a list of languages beside the weights names the rows.
+:func:`write_dictionary` writes these names as a dictionary, with which data is preprocessed.
+"""
+
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from data_prep.files import atomic_path
+
+from .inspection import CheckpointError
+from .layouts import PADDING_IDX, WORDS, EncoderLayout, expected_shapes
+from .loading import check_shapes
+from .pretrained import PretrainedFile, convert
+from .reading import PathLike
+from .tokenizers import UNNAMED, append_entries, check_padding, tokenizer_entries
+from .vocabulary import (
+    DICTIONARY_NAME,
+    LIST_NAME,
+    MASK,
+    SPECIAL,
+    STYLES,
+    Languages,
+    check_languages,
+    find_dictionary,
+    languages_of,
+    read_dictionary,
+    read_languages,
+)
+
+ENCODER = (
+    "XLM-R, InfoXLM, mBART, mBART-50, NLLB, M2M-100, VECO (fairseq, Hugging Face), BERT (Hugging "
+    "Face), DeltaLM or an nlu_encoder"
+)
+CONVERTERS = {
+    "xlmr": ".masked_lm:convert_xlmr",
+    "bert": ".masked_lm:convert_bert",
+    "own": ".bart:convert_own",
+    "deltalm": ".bart:convert_deltalm",
+    "veco": ".veco:convert_encoder",
+    "bart": ".bart:convert_bart",
+}
+
+
+def read_encoder(
+    path: PathLike,
+    heads: Optional[int] = None,
+    label: str = "heads=…",
+    languages: Sequence[str] = (),
+) -> PretrainedFile:
+    """Read the encoder of any known model, in the names of fairseq's ``TransformerEncoder``.
+
+    Args:
+        path: a checkpoint or a folder with one: fairseq's ``model.pt`` (``dict.txt``, or equal
+            ``dict.LANG.txt``, beside it) or a Hugging Face folder.
+        heads: number of heads; released DeltaLM and old XLM-R files do not state it.
+        label: how the caller's user gives the heads, for messages.
+        languages: in the order of their rows, for files that do not state them.
+
+    Returns:
+        the file; its ``layout`` is an ``EncoderLayout``. The rows of the embedding have the
+        order that a fairseq dictionary forces. Segments are ``segment_embeddings.weight``.
+
+    Raises:
+        CheckpointError: as ``read_masked_lm``.
+    """
+    model = convert(path, CONVERTERS, ENCODER)
+    model.take({"encoder.": ""}, "an encoder")
+    _name_rows(model, model.matrix(WORDS).size(0), languages)
+    if not model.entries and model.padding_idx != PADDING_IDX:
+        reason = "no vocabulary lies beside it"
+        raise CheckpointError(f"{model.origin}: {reason}; expected {model.expected}")
+    model.find_sizes(heads, label)
+    layout = model.layout = EncoderLayout(**{**model.sizes, **model.wiring})
+    check_shapes(model.tensors, expected_shapes(layout), model.origin, model.expected)
+    if model.entries:
+        order = _fairseq_order(model.entries, layout.family, model.origin)
+        unnamed = range(len(order), layout.vocab_size)
+        if order != list(range(len(order))):
+            model.tensors[WORDS] = model.tensors[WORDS][[*order, *unnamed]]
+            model.entries = tuple(model.entries[row] for row in order)
+    return model
+
+
+def _fairseq_order(entries: Sequence[str], family: str, origin: str) -> List[int]:
+    """Return the row of the file for each row that a fairseq dictionary forces.
+
+    The four special entries come first, the rest stays in order; BERT's ``<mask>`` goes to the end.
+
+    Raises:
+        CheckpointError: a special entry is missing.
+    """
+    missing = [entry for entry in SPECIAL if entry not in entries]
+    if missing:
+        names = f"{', '.join(missing)} (or what BERT calls them)"
+        raise CheckpointError(f"{origin}: its vocabulary has no {names}")
+    first = [entries.index(entry) for entry in SPECIAL]
+    last = [entries.index(MASK)] if family == "bert" and MASK in entries else []
+    special = {*first, *last}
+    return [*first, *(row for row in range(len(entries)) if row not in special), *last]
+
+
+# ---- Dictionaries. ----
+
+
+def write_dictionary(folder: PathLike, path: PathLike, languages: Sequence[str] = ()) -> List[str]:
+    """Write a fairseq ``dict.txt`` that names every row of an encoder, in order.
+
+    Data that is preprocessed with it fits the encoder.
+
+    Args:
+        folder: of the encoder, or its file.
+        path: of the dictionary.
+        languages: in the order of their rows, for files that do not state them.
+
+    Returns:
+        all entries, as many as the embedding has rows; those that nothing names are called
+        ``madeupword...``.
+
+    Raises:
+        CheckpointError: no file states the entries or languages, or languages that are not those
+            of the encoder.
+    """
+    encoder = read_encoder(folder, 1, languages=languages)  # whatever heads it has
+    names, rows, origin = len(encoder.entries), encoder.layout.vocab_size, encoder.origin
+    if not names:
+        raise CheckpointError(
+            f"{origin}: nothing beside it tells its entries; expected {DICTIONARY_NAME} or "
+            "dict.LANG.txt (fairseq), tokenizer.json, vocab.txt or a sentencepiece model with the "
+            "language codes"
+        )
+    if rows > names and encoder.layout.family in STYLES and not encoder.languages:
+        raise CheckpointError(
+            f"{origin}: has {rows:,} rows, of which {names:,} are named, and no list of its "
+            "languages; give them, in the order of the training (--langs), or put a dict.txt that "
+            "has them beside it"
+        )
+    entries = [*encoder.entries, *map(UNNAMED.format, range(rows - names))]
+    _check_lines(entries, origin)
+    text = "".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :])
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return entries
+
+
+def _check_lines(entries: Sequence[str], origin: str) -> None:
+    """Raise CheckpointError if an entry occurs twice, or no line of a dictionary can hold it."""
+    rows: Dict[str, int] = {}
+    for row, entry in enumerate(entries):
+        if entry in rows:
+            raise CheckpointError(f"{origin}: entries {rows[entry]} and {row} are both {entry!r}")
+        if "\n" in entry or "\r" in entry:
+            reason = f"entry {row} is {entry!r}, which no line of a dictionary can hold"
+            raise CheckpointError(f"{origin}: {reason}")
+        rows[entry] = row
+
+
+# ---- Entries of the rows. ----
+
+
+class _Rows(NamedTuple):
+    """Entries of the rows, and the languages in the order of theirs; None if nothing lists them."""
+
+    entries: Tuple[str, ...]
+    languages: Optional[Tuple[str, ...]]
+
+
+def _name_rows(model: PretrainedFile, count: int, languages: Sequence[str]) -> None:
+    """Fill in ``languages`` and ``entries`` of an encoder, in the file's order, as far as known.
+
+    Args:
+        count: rows of the embedding.
+        languages: in the order of their rows, as the user states them.
+
+    Raises:
+        CheckpointError: damaged files, or some that contradict each other, the weights or the user.
+    """
+    user = check_languages(languages, "languages that were given") if languages else ()
+    style = STYLES.get(model.wiring["family"])
+    rows = _rows_of_tokenizer(model, count, user) or _rows_of_dictionary(model, count, user)
+    model.entries, model.languages = rows
+    if not rows.entries:
+        return
+    if rows.languages is None and style:
+        model.languages = languages_of(rows.entries) or None
+    if user and model.languages and user != model.languages:
+        names = f"has the languages {','.join(model.languages)}; given were {','.join(user)}"
+        raise CheckpointError(f"{model.origin}: {names}")
+    if not set(model.stated_languages.symbols(user)) <= set(rows.entries):
+        reason = "has fewer rows behind its pieces than languages were given"
+        raise CheckpointError(f"{model.origin}: {reason} ({','.join(user)})")
+
+
+def _rows_of_tokenizer(model: PretrainedFile, count: int, user: Sequence[str]) -> Optional[_Rows]:
+    """Name the rows by the tokenizer in a Hugging Face folder; None if there is none."""
+    if not model.checkpoint.is_folder:
+        return None
+    style = STYLES.get(model.wiring["family"])
+    entries = tokenizer_entries(model.checkpoint.folder, style, count, user)
+    if entries is None:
+        return None
+    if model.padding_idx == PADDING_IDX:
+        check_padding(entries, model.origin)
+    return _Rows(tuple(entries), None)
+
+
+def _rows_of_dictionary(model: PretrainedFile, count: int, user: Tuple[str, ...]) -> _Rows:
+    """Name the rows by a fairseq dictionary; without one the file's languages alone are known."""
+    folder, style = model.checkpoint.folder, model.stated_languages
+    lists = _language_lists(folder, style)
+    beside = find_dictionary(folder, model.checkpoint.entries)
+    if beside is None:
+        return _Rows(model.entries, lists[0] if lists else None)
+    base = read_dictionary(beside)
+    rows = _complete_dictionary(base, style, lists or ([user] if user else []), count)
+    model.name_rows(rows.entries, beside)
+    return rows
+
+
+def _language_lists(folder: Path, languages: Languages) -> List[Tuple[str, ...]]:
+    """Return the lists of languages that the file and the files beside it hold."""
+    files = [folder / name for name in (languages.file, LIST_NAME) if name]
+    lists = [read_languages(file) for file in files if file.is_file()]
+    return [names for names in (languages.listed, *lists) if names]
+
+
+def _complete_dictionary(
+    base: List[str], style: Languages, lists: List[Tuple[str, ...]], count: int
+) -> _Rows:
+    """Append languages and ``<mask>`` to the entries of a dictionary.
+
+    Args:
+        base: entries of the dictionary.
+        lists: languages that may be the model's; the first that fills all rows is taken.
+        count: rows of the embedding.
+    """
+    for languages in (*lists, ()):
+        entries = append_entries(base, style.symbols(languages), count)
+        if len(entries) == count:
+            present = languages_of(entries, languages) if languages else None
+            return _Rows(tuple(entries), present)
+    first = lists[0] if lists else None
+    entries = append_entries(base, style.symbols(first))
+    return _Rows(tuple(entries if len(entries) <= count else base[:count]), first)
