@@ -185,12 +185,9 @@ class _LinearAlignment(torch.autograd.Function):
         ctx.edges = None if edges is None else edges.masked_fill(~feasible[:, None, None], 0.0)
 
         if expected:
-            assert scan.expected_row is not None
-            rows = weight[ids]  # B K C
-            label_rows = torch.matmul(gamma.to(rows.dtype), rows)[inside]  # N C
-            row = scan.expected_row if used is None else scan.expected_row * used[:, None]
-            is_infeasible = ~feasible[inside.rows, None]
-            per_slot = (row - label_rows).masked_fill(is_infeasible, 0.0)  # N C
+            label_rows = torch.matmul(gamma.to(weight.dtype), weight[ids])[inside]  # N C
+            per_slot = _slot_gradients(scan.expected_row, label_rows, used)
+            per_slot = per_slot.masked_fill(~feasible[inside.rows, None], 0.0)
             ctx.save_for_backward(per_slot.to(hidden.dtype))
         elif trained:
             ctx.save_for_backward(
@@ -220,6 +217,14 @@ class _LinearAlignment(torch.autograd.Function):
             transitions,
             *(None,) * 7,
         )
+
+
+def _slot_gradients(
+    expected_row: Optional[Tensor], label_rows: Tensor, used: Optional[Tensor]
+) -> Tensor:
+    """Compute o sum_v softmax(z)_v W_v - sum_k gamma_k W_k of each slot, (N, C)."""
+    assert expected_row is not None
+    return (expected_row if used is None else expected_row * used[:, None]) - label_rows
 
 
 def _trained_gradients(
