@@ -174,9 +174,8 @@ class _LinearAlignment(torch.autograd.Function):
         inside, shape = Places.inside(slots, hidden.size(1), hidden.device), hidden.shape[:2]
         trained = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
         expected = ctx.needs_input_grad[0] and not trained
-        scan, log_probs = _scan(
-            hidden, weight, bias, ids, inside, blank if want_best else None, chunk_size, expected
-        )
+        scan_blank = blank if want_best else None
+        scan, log_probs = _scan(hidden, weight, bias, ids, inside, scan_blank, chunk_size, expected)
         loss, gamma, used, edges = posterior(log_probs, transitions)
         # An unalignable target gives inf and NaN.
         loss = loss.masked_fill(~feasible, 0.0)
@@ -190,14 +189,10 @@ class _LinearAlignment(torch.autograd.Function):
             per_slot = per_slot.masked_fill(~feasible[inside.rows, None], 0.0)
             ctx.save_for_backward(per_slot.to(hidden.dtype))
         elif trained:
-            ctx.save_for_backward(
-                hidden, weight, bias, scan.log_sum_exp, gamma, ids, feasible, used
-            )
+            log_sum_exp = scan.log_sum_exp
+            ctx.save_for_backward(hidden, weight, bias, log_sum_exp, gamma, ids, feasible, used)
         ctx.trained, ctx.chunk_size, ctx.inside, ctx.shape = trained, chunk_size, inside, shape
-        if want_best:
-            best = best_path(scan, inside, shape, blank)
-        else:
-            best = BestPath(ids.new_empty(0), ids.new_empty(0), loss.new_empty(0))
+        best = best_path(scan, inside, shape, blank) if want_best else _empty_path(ids, loss)
         ctx.mark_non_differentiable(*best)
         return (loss, *best)
 
@@ -217,6 +212,11 @@ class _LinearAlignment(torch.autograd.Function):
             transitions,
             *(None,) * 7,
         )
+
+
+def _empty_path(ids: Tensor, loss: Tensor) -> BestPath:
+    """Return a path without slots: autograd functions return tensors alone."""
+    return BestPath(ids.new_empty(0), ids.new_empty(0), loss.new_empty(0))
 
 
 def _slot_gradients(
