@@ -8,9 +8,13 @@ from fairseq import models
 from torch import nn
 
 from fairseq_plugins import checkpoints
-from fairseq_plugins.data.sentinels import find_sentinels
-from fairseq_plugins.data.span_corruption_dataset import SpanCorruption, SpanCorruptionDataset
-from fairseq_plugins.data.text_streams import SentenceBlocks, SentencePairs
+from fairseq_plugins.deltalm.span_corruption import (
+    SentenceBlocks,
+    SentencePairs,
+    SpanCorruption,
+    SpanCorruptionDataset,
+)
+from fairseq_plugins.deltalm.spans import find_sentinels
 from tests import builders
 
 LAYERS, BLOCKS = 4, 2

@@ -3,7 +3,7 @@
 import pytest
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_plugins.data.mixed_batches import MixedBatchesDataset
+from fairseq_plugins.deltalm.mixing import MixedBatchesDataset
 from tests import builders
 from tests.deltalm_builders import EOS, plain
 from tests.unit.tasks.making import load, maker

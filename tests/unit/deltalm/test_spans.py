@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fairseq_plugins.ops.spans import corrupt_spans, count_spans, draw_span_mask, most_spans
+from fairseq_plugins.deltalm.spans import corrupt_spans, count_spans, draw_span_mask, most_spans
 
 SENTINELS = [90, 91, 92]
 TEXT = np.arange(10, 16)

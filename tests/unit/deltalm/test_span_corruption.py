@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fairseq_plugins.data.sentinels import Demand, check_sentinels, find_sentinels
+from fairseq_plugins.deltalm.spans import Demand, check_sentinels, find_sentinels
 from tests import builders
 from tests import deltalm_builders as corruption
 from tests.deltalm_builders import EOS, FIRST_SENTINEL, PAD, TEMPLATE, plain

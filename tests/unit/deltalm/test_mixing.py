@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fairseq.data import LanguagePairDataset, data_utils
 
-from fairseq_plugins.data.mixed_batches import MixedBatchesDataset
+from fairseq_plugins.deltalm.mixing import MixedBatchesDataset
 from tests import builders
 from tests import deltalm_builders as corruption
 from tests.deltalm_builders import EOS, plain

@@ -10,8 +10,8 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
-from fairseq_plugins.models.deltalm import DeltaLMModel, InterleavedDecoder
-from fairseq_plugins.modules.interleaved_layer import InterleavedDecoderLayer
+from fairseq_plugins.deltalm.layer import InterleavedDecoderLayer
+from fairseq_plugins.deltalm.model import DeltaLMModel, InterleavedDecoder
 from tests import builders, deltalm_builders
 from tests.deltalm_builders import KINDS, net_input, random_model
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from fairseq import options, tasks
 
-from fairseq_plugins.tasks.translation_multi_temperature import TranslationMultiTemperatureTask as Task
+from fairseq_plugins.deltalm.temperature import TranslationMultiTemperatureTask as Task
 from tests import builders
 
 SIZES = {"en-de": 64, "en-fr": 4}
