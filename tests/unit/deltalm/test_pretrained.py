@@ -1,4 +1,4 @@
-"""DeltaLM from a masked LM: where every tensor comes from, what stays random (nothing), and what is refused."""
+"""DeltaLM from a masked LM: the source of every tensor, nothing random, what is refused."""
 
 import re
 
@@ -9,46 +9,44 @@ from tests import builders
 from tests.deltalm_builders import ATTENTION, KINDS, LAYERS, arguments, build, state_of, write_mlm
 from tests.unit.checkpoints import builders as files
 
-# Decoder block -> layer of its self-attention and bottom FFN, layer of its cross-attention and top FFN ("odd" and "even"
-# in the paper, which counts from 1).
+# Decoder block -> layer of its self-attention and bottom FFN, layer of its cross-attention and top
+# FFN ("odd" and "even" in the paper, which counts from 1).
 BLOCKS_OF_4 = {0: (0, 1), 1: (2, 3)}
 BLOCKS_OF_12 = {0: (0, 1), 1: (2, 3), 2: (4, 5), 3: (6, 7), 4: (8, 9), 5: (10, 11)}
 ATTENTIONS = [f"self_attn.{name}" for name in ATTENTION]
-LAYER = dict(zip(*2 * [["self_attn_layer_norm", "fc1", "fc2", "final_layer_norm", *ATTENTIONS]]))
+LAYER = ["self_attn_layer_norm", "fc1", "fc2", "final_layer_norm", *ATTENTIONS]
 BOTTOM = dict(zip(["self_attn_layer_norm", "fc3", "fc4", "ffn_layer_norm", *ATTENTIONS], LAYER))
 CROSS = [name.replace("self", "encoder") for name in ATTENTIONS]
 TOP = dict(zip(["encoder_attn_layer_norm", "fc1", "fc2", "final_layer_norm", *CROSS], LAYER))
+EMBEDDINGS = ("embed_tokens.weight", "embed_positions.weight")
+EMBEDDINGS += ("layernorm_embedding.weight", "layernorm_embedding.bias")
 
 
 def sources(blocks):
-    """Name in the model -> name in the masked LM, of every weight of an interleaved model with tied embeddings."""
-    found = {"decoder.output_projection.weight": "embed_tokens.weight"}
-    for side in ("encoder", "decoder"):
-        for name in ("embed_tokens.weight", "embed_positions.weight"):
-            found[f"{side}.{name}"] = name
-        for kind in ("weight", "bias"):
-            found[f"{side}.layernorm_embedding.{kind}"] = f"layernorm_embedding.{kind}"
+    """Name in the model -> name in the masked LM, of every weight of an interleaved model."""
+    table = {"decoder.output_projection.weight": "embed_tokens.weight"}
+    table.update({f"{side}.{name}": name for side in ("encoder", "decoder") for name in EMBEDDINGS})
     for kind in ("weight", "bias"):
         for layer in range(2 * len(blocks)):
             for name in LAYER:
-                found[f"encoder.layers.{layer}.{name}.{kind}"] = f"layers.{layer}.{name}.{kind}"
+                table[f"encoder.layers.{layer}.{name}.{kind}"] = f"layers.{layer}.{name}.{kind}"
         for block, (odd, even) in blocks.items():
             for parts, layer in ((BOTTOM, odd), (TOP, even)):
-                for ours, theirs in parts.items():
-                    found[f"decoder.layers.{block}.{ours}.{kind}"] = f"layers.{layer}.{theirs}.{kind}"
-    return found
+                for part, name in parts.items():
+                    source = f"layers.{layer}.{name}.{kind}"
+                    table[f"decoder.layers.{block}.{part}.{kind}"] = source
+    return table
 
 
-def assert_taken_over(model, mlm, table):
-    """Every weight of the model is bit-equal to its source, and no weight is missing in the table."""
-    state = state_of(model)
-    assert set(state) == set(table)
-    assert [name for name, source in table.items() if not torch.equal(state[name], mlm[source])] == []
+def assert_equal_to_sources(state, mlm, table):
+    assert [
+        name for name, source in table.items() if not torch.equal(state[name], mlm[source])
+    ] == []
 
 
 @pytest.fixture(scope="module")
 def mlm(tmp_path_factory):
-    """A folder with a random masked LM of four layers, and its tensors."""
+    """Write a random masked LM of four layers. Returns its folder and its tensors."""
     folder = tmp_path_factory.mktemp("mlm")
     return folder, write_mlm(folder)
 
@@ -60,7 +58,9 @@ def mlm(tmp_path_factory):
 def test_four_layers_become_two_blocks(mlm, kind):
     args = arguments(kind, init_from_mlm=str(mlm[0]))
     model = build(args)
-    assert_taken_over(model, mlm[1], sources(BLOCKS_OF_4))
+    table = sources(BLOCKS_OF_4)
+    assert set(state_of(model)) == set(table)
+    assert_equal_to_sources(state_of(model), mlm[1], table)
     assert model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
     assert model.decoder.embed_positions.weight is not model.encoder.embed_positions.weight
     assert (args.init_from_mlm, args.initialised_from) == (None, str(mlm[0]))
@@ -74,64 +74,72 @@ def test_nothing_is_random(mlm):
     assert [name for name in states[0] if not torch.equal(states[0][name], states[1][name])] == []
     torch.manual_seed(2)
     random = state_of(build())
-    assert sum(not torch.equal(random[name], tensor) for name, tensor in states[0].items()) == len(random)
+    changed = [name for name in random if not torch.equal(random[name], states[0][name])]
+    assert len(changed) == len(random)
 
 
-SIZES_OF_12 = {"encoder_layers": 12, "decoder_layers": 6}
-for _side in ("encoder", "decoder"):
-    SIZES_OF_12.update({f"{_side}_embed_dim": 8, f"{_side}_ffn_embed_dim": 12, f"{_side}_attention_heads": 2})
-SIZES_OF_12.update(max_source_positions=10, max_target_positions=10)
+SIZES_OF_12 = {
+    "max_source_positions": 10,
+    "max_target_positions": 10,
+    **builders.side("encoder", 12, 8, 12, 2),
+    **builders.side("decoder", 6, 8, 12, 2),
+}
 
 
 def test_layer_numbers_of_one_and_two_digits(tmp_path):
     tensors = files.masked_lm_tensors()
     path = files.write_fairseq(tmp_path / "model.pt", files.current_state(tensors))
-    model = build(symbols=dict(pieces=files.SIZES["vocab_size"] - 5), init_from_mlm=str(path), **SIZES_OF_12)
-    start = "sentence_encoder."
-    plain = {name[len(start) :]: tensor for name, tensor in tensors.items() if name.startswith(start)}
-    assert_taken_over(model, plain, sources(BLOCKS_OF_12))
+    symbols = dict(pieces=files.SIZES["vocab_size"] - 5)
+    state = state_of(build(symbols=symbols, init_from_mlm=str(path), **SIZES_OF_12))
+    start, table = "sentence_encoder.", sources(BLOCKS_OF_12)
+    mlm = {name[len(start) :]: tensors[name] for name in tensors if name.startswith(start)}
+    assert set(state) == set(table)
+    assert_equal_to_sources(state, mlm, table)
 
 
 @torch.no_grad()
 def test_a_block_computes_two_layers_of_the_masked_lm(mlm):
-    """The point of the interleaved block: where its cross-attention sees its own states, it is two encoder layers."""
+    """The point of the block: if its cross-attention sees its own states, it is two layers."""
     lm = builders.masked_lm(1, layers=LAYERS).eval()
     model = build(init_from_mlm=str(mlm[0])).eval()
     tokens = builders.source_rows([7])[0][None]
     hidden = [state.transpose(0, 1) for state in lm.sentence_encoder(tokens)]
-    encoded = model.encoder(tokens, src_lengths=None, return_all_hiddens=True)["encoder_states"]
+    encoder_out = model.encoder(tokens, src_lengths=None, return_all_hiddens=True)
     for layer in range(LAYERS):
-        torch.testing.assert_close(encoded[layer + 1], hidden[layer], rtol=0, atol=1e-4)
+        encoded = encoder_out["encoder_states"][layer + 1]
+        torch.testing.assert_close(encoded, hidden[layer], rtol=0, atol=1e-4)
     start = model.encoder.forward_embedding(tokens)[0].transpose(0, 1)
-    for block, states, between, expected in ((0, start, hidden[0], hidden[1]), (1, hidden[1], hidden[2], hidden[3])):
-        found = model.decoder.layers[block](states, between)[0]
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
-        assert float((found - states).abs().max()) > 0.1
+    for block, states in ((0, start), (1, hidden[1])):
+        middle, expected = hidden[2 * block : 2 * block + 2]
+        output = model.decoder.layers[block](states, middle)[0]
+        torch.testing.assert_close(output, expected, rtol=0, atol=1e-4)
+        assert float((output - states).abs().max()) > 0.1
 
 
 @pytest.mark.parametrize("blocks", [2, 4])
 def test_vanilla_takes_self_attention_and_ffn_and_leaves_cross_attention_random(mlm, blocks):
-    table = {name: source for name, source in sources(BLOCKS_OF_4).items() if not name.startswith("decoder.layers.")}
+    table = {n: s for n, s in sources(BLOCKS_OF_4).items() if not n.startswith("decoder.layers.")}
     for layer in range(blocks):
-        for kind in ("weight", "bias"):
-            table.update({f"decoder.layers.{layer}.{n}.{kind}": f"layers.{layer}.{n}.{kind}" for n in LAYER})
+        for name in [f"layers.{layer}.{name}" for name in LAYER]:
+            table.update(
+                {f"decoder.{name}.{kind}": f"{name}.{kind}" for kind in ("weight", "bias")}
+            )
     states = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        model = build(init_from_mlm=str(mlm[0]), decoder_block="vanilla", decoder_layers=blocks)
-        states.append(state_of(model))
+        options = {"decoder_block": "vanilla", "decoder_layers": blocks}
+        states.append(state_of(build(init_from_mlm=str(mlm[0]), **options)))
     cross = {name for name in states[0] if "encoder_attn" in name}
     assert len(cross) == 10 * blocks
     assert set(states[0]) == cross | set(table)
     for state in states:
-        assert [name for name, source in table.items() if not torch.equal(state[name], mlm[1][source])] == []
+        assert_equal_to_sources(state, mlm[1], table)
     for name in cross:
         if name.endswith("proj.weight"):
-            assert not torch.equal(states[0][name], states[1][name])
-            assert not any(torch.equal(states[0][name], t) for t in mlm[1].values() if t.shape == states[0][name].shape)
-
-
-# ---- The report. ----
+            tensor = states[0][name]
+            same_shape = [source for source in mlm[1].values() if source.shape == tensor.shape]
+            assert not torch.equal(tensor, states[1][name])
+            assert not any(torch.equal(tensor, source) for source in same_shape)
 
 
 # ---- What is refused. ----
@@ -143,6 +151,7 @@ def test_an_odd_number_of_layers_is_refused(tmp_path):
         build(init_from_mlm=str(tmp_path), encoder_layers=3, decoder_layers=1)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("option", "value", "in_the_file"),
     [
@@ -152,7 +161,6 @@ def test_an_odd_number_of_layers_is_refused(tmp_path):
         ("decoder_attention_heads", 4, builders.HEADS),
     ],
 )
-@pytest.mark.parametrize("kind", KINDS)
 def test_other_sizes_are_refused_by_option(mlm, option, value, in_the_file, kind):
     with pytest.raises(ValueError) as error:
         build(kind=kind, init_from_mlm=str(mlm[0]), **{option: value})
@@ -162,15 +170,18 @@ def test_other_sizes_are_refused_by_option(mlm, option, value, in_the_file, kind
     assert str(mlm[0]) in message
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"layernorm_embedding": False}, "layernorm[-_]embedding"),
-        ({"encoder_learned_pos": False}, "encoder[-_]learned[-_]pos|encoder.embed_positions"),
-        ({"encoder_normalize_before": True}, "normalize[-_]before|layer_norm"),
-    ],
+@pytest.mark.cases(
+    "options name",
+    ({"layernorm_embedding": False}, "layernorm[-_]embedding"),
+    ({"encoder_learned_pos": False}, "encoder[-_]learned[-_]pos|encoder.embed_positions"),
+    ({"encoder_normalize_before": True}, "normalize[-_]before|layer_norm"),
 )
 def test_another_kind_of_model_is_refused(mlm, options, name):
-    """Tensors of the file that the model has no place for, or the other way round, are never left out silently."""
+    """Tensors of the file are not left out in silence, those of the model never stay random."""
     with pytest.raises(ValueError, match=name):
         build(kind="omegaconf", init_from_mlm=str(mlm[0]), **options)
+
+
+def test_both_kinds_of_file_at_once_are_refused(mlm):
+    with pytest.raises(ValueError, match="--init-from-mlm exclude each other"):
+        build(init_from_mlm=str(mlm[0]), pretrained_deltalm_checkpoint=str(mlm[0]))
