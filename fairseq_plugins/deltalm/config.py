@@ -11,8 +11,6 @@ from ..common.options import (
     EMBEDDING_POLICIES,
     XLMR_WIRING,
     Rule,
-    check_choices,
-    check_rules,
     embedding_mismatch_option,
     in_range,
     option,
@@ -130,6 +128,7 @@ class TranslationMixingConfig(TranslationConfig, CorruptionOptions):
 
 # ---- Rules between options: each table is checked once, before the first batch. ----
 
+MODEL_CHOICES = {"embedding_mismatch": EMBEDDING_POLICIES, "decoder_block": DECODER_BLOCKS}
 MODEL_RULES = (
     Rule(
         lambda o: o.pretrained_deltalm_checkpoint and o.init_from_mlm,
@@ -144,10 +143,3 @@ CORRUPTION_RULES = (
 )
 PRETRAINING_RULES = (*CORRUPTION_RULES, in_range("pair_mask_prob", "(0, 1)"))
 MIXING_RULES = (in_range("mix_share", "[0, 1)"),)
-
-
-def check_model(args: Any) -> None:
-    """Raise ValueError for a choice that does not exist, or a broken rule of the model."""
-    choices = {"embedding_mismatch": EMBEDDING_POLICIES, "decoder_block": DECODER_BLOCKS}
-    check_choices(args, choices)
-    check_rules(args, MODEL_RULES)

@@ -11,6 +11,8 @@ from ..checkpoints.starting import left_closed
 from ..common.filled_model import FilledTransformer
 from ..common.options import (
     as_namespace,
+    check_choices,
+    check_rules,
     defaults_of,
     flag,
     register_architectures,
@@ -18,7 +20,7 @@ from ..common.options import (
     writable,
 )
 from ..common.stock_layout import wrapped
-from .config import ARCHITECTURES, DeltaLMOptions, check_model
+from .config import ARCHITECTURES, MODEL_CHOICES, MODEL_RULES, DeltaLMOptions
 from .layer import InterleavedDecoderLayer
 from .pretrained import fill_from_deltalm, fill_from_masked_lm
 
@@ -59,7 +61,8 @@ class DeltaLMModel(FilledTransformer):
         """
         with writable(args):
             set_architecture(args, defaults_of(DeltaLMOptions))
-        check_model(args)
+        check_choices(args, MODEL_CHOICES)
+        check_rules(args, MODEL_RULES)
         options = as_namespace(args)
         model: DeltaLMModel = super().build_model(options, task)
         for name, fill in FILLS.items():

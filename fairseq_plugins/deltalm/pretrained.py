@@ -2,7 +2,8 @@
 
 A file is renamed by one table, fitted to the dictionary and loaded strictly. If it has other rows
 than the dictionary has entries, ``--embedding-mismatch`` decides: ``error`` refuses it, ``extend``
-gives random values to the entries beyond its rows, ``truncate`` leaves its last rows out.
+gives random values to the entries beyond its rows, ``truncate`` leaves its last rows out. The row
+of ``<mask>`` is left out before if the dictionary has no such entry.
 """
 
 from typing import Any, Dict, Tuple

@@ -17,7 +17,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
 from ..checkpoints import read_checkpoint
-from ..checkpoints.starting import LANGUAGES, started_from
+from ..checkpoints.starting import started_from
 from ..common.data_bins import both_orders, split_pair
 from ..common.options import flag, set_architecture
 from ..common.own_run import OwnRun
@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 OPTION = "--sampling-temperature-schedule"
 STOCK_SAMPLING = {"sampling_method": "concat", "sampling_temperature": 1.5}
 WEIGHTS = ("sampling_weights", "sampling_weights_from_file")
+LANGUAGES = "languages"  # in the state of the task, which checkpoints hold
 TAG_OPTIONS = {
     "langs": "--langs (or --lang-dict)",
     "tags": "--lang-tok-style, --langtoks-specs, --extra-data (rows of the language tags)",
