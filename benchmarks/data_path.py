@@ -16,9 +16,13 @@ import torch
 from fairseq.data import DenoisingDataset, Dictionary, PrependTokenDataset
 from torch import Tensor
 
-from fairseq_plugins.data.sentinels import find_sentinels
-from fairseq_plugins.data.span_corruption_dataset import SpanCorruption, SpanCorruptionDataset
-from fairseq_plugins.data.text_streams import SentenceBlocks, SentencePairs
+from fairseq_plugins.deltalm.span_corruption import (
+    SentenceBlocks,
+    SentencePairs,
+    SpanCorruption,
+    SpanCorruptionDataset,
+)
+from fairseq_plugins.deltalm.spans import find_sentinels
 
 from . import report
 from .datasets import SEED, Case, compare_cases, item_columns

@@ -18,11 +18,12 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.models.transformer import TransformerModel
 
-from fairseq_plugins.common.options import set_architecture
-from fairseq_plugins.criterions.label_smoothed_linear_cross_entropy import (
+from fairseq_plugins.common.label_smoothed_linear_cross_entropy import (
     LabelSmoothedLinearCrossEntropyCriterion,
 )
-from fairseq_plugins.models.deltalm import ARCHITECTURES, DeltaLMModel
+from fairseq_plugins.common.options import set_architecture
+from fairseq_plugins.deltalm.config import ARCHITECTURES
+from fairseq_plugins.deltalm.model import DeltaLMModel
 
 from . import report
 from .decoding import TYPICAL, decode_autoregressive

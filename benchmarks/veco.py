@@ -21,10 +21,10 @@ import torch.nn.functional as F
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
-from fairseq_plugins.common.options import set_architecture
-from fairseq_plugins.criterions.label_smoothed_linear_cross_entropy import (
+from fairseq_plugins.common.label_smoothed_linear_cross_entropy import (
     LabelSmoothedLinearCrossEntropyCriterion,
 )
+from fairseq_plugins.common.options import set_architecture
 from fairseq_plugins.models.veco import VECOModel
 from fairseq_plugins.models.veco.config import ARCHITECTURES
 from fairseq_plugins.ops.vocab_loss import linear_token_losses

@@ -34,8 +34,8 @@ def register() -> None:
     from .tasks import code_switching_restore
 
     # DeltaLM
-    from .models import deltalm
-    from .tasks import span_corruption, translation_mixing, translation_multi_temperature
+    from .deltalm import mixing, span_corruption, temperature
+    from .deltalm import model as deltalm_model
 
     # VECO
     from .models import veco
@@ -54,7 +54,7 @@ def register() -> None:
     from .masked_lm import tasks as masked_lm_tasks
     from .masked_lm import training as masked_lm_training
     from .models import baselines
-    from .criterions import label_smoothed_linear_cross_entropy
+    from .common import label_smoothed_linear_cross_entropy
     from .scoring import scorers
     # isort: on
 

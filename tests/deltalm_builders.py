@@ -1,4 +1,4 @@
-"""Tiny DeltaLM models, released files and masked LMs, with names written out by hand (not with the package's tables)."""
+"""Tiny DeltaLM models, released files, masked LMs and texts; names are written out by hand."""
 
 import re
 
@@ -8,9 +8,13 @@ from fairseq import models
 from torch import nn
 
 from fairseq_plugins import checkpoints
-from fairseq_plugins.data.sentinels import find_sentinels
-from fairseq_plugins.data.span_corruption_dataset import SpanCorruption, SpanCorruptionDataset
-from fairseq_plugins.data.text_streams import SentenceBlocks, SentencePairs
+from fairseq_plugins.deltalm.span_corruption import (
+    SentenceBlocks,
+    SentencePairs,
+    SpanCorruption,
+    SpanCorruptionDataset,
+)
+from fairseq_plugins.deltalm.spans import find_sentinels
 from tests import builders
 
 LAYERS, BLOCKS = 4, 2
@@ -20,8 +24,11 @@ ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 
 
 def dictionary(pieces=builders.PIECES, mask=True, tags=0):
-    """4 symbols, the pieces p0 p1 …, ``<mask>`` (stock tasks have none), and language tags t0 t1 … at the end."""
-    return builders.of_symbols([*builders.piece_names(pieces), *["<mask>"] * mask, *(f"t{n}" for n in range(tags))])
+    """4 symbols, pieces p0 p1 …, ``<mask>`` (stock tasks have none), language tags t0 t1 …."""
+    symbols = builders.piece_names(pieces)
+    if mask:
+        symbols.append("<mask>")
+    return builders.of_symbols([*symbols, *(f"t{number}" for number in range(tags))])
 
 
 def task(**symbols):
@@ -29,22 +36,25 @@ def task(**symbols):
 
 
 def arguments(kind="argparse", arch="deltalm_tiny", **options):
-    return builders.options_of(kind, arch, {"share_all_embeddings": True, **SIZES, **options})
+    values = {"share_all_embeddings": True, **SIZES, **options}
+    return builders.options_of(kind, arch, values)
 
 
 def with_defaults(args):
-    """The same options after the architecture has set those that were not given."""
+    """Let the architecture set the options that are open."""
     models.ARCH_CONFIG_REGISTRY[args.arch](args)
     return args
 
 
 def build(args=None, symbols=None, **options):
-    """What a task's build_model does, with the values of the initialisation or of a pretrained file."""
-    return models.build_model(arguments(**options) if args is None else args, task(**(symbols or {})))
+    """Build a model as a task does, with initial values or those of a pretrained file."""
+    if args is None:
+        args = arguments(**options)
+    return models.build_model(args, task(**(symbols or {})))
 
 
 def randomise(module, seed, spared="embed_|output_projection|q_proj|k_proj"):
-    """Random weights under which every path matters and the positions stay apart (larger ones make them alike)."""
+    """Set random weights: every path matters, and positions differ (larger weights blur them)."""
     builders.randomise(module, seed)
     for name, parameter in module.named_parameters():
         if parameter.dim() == 2 and not re.search(spared, name):
@@ -58,55 +68,62 @@ def random_model(seed=5, **options):
 
 
 def in_double(monkeypatch):
-    """fairseq takes the softmax of its attention and GELU in float32 whatever the dtype; now in that of the input."""
+    """Compute softmax and GELU in the dtype of their input, where fairseq takes float32."""
     monkeypatch.setattr("fairseq.utils.softmax", lambda x, dim, onnx_trace=False: x.softmax(dim))
     monkeypatch.setattr("fairseq.modules.gelu", nn.functional.gelu)
 
 
 def state_of(model):
     """The weights: the state dict without fairseq's version buffers."""
-    return {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(".version")}
+    state = model.state_dict()
+    return {name: state[name] for name in state if not name.endswith(".version")}
 
 
 def _block_shapes(norms, attentions, ffns):
     width, inner = builders.WIDTH, builders.FFN
-    matrices = {f"{name}.{projection}": (width, width) for name in attentions for projection in ATTENTION}
-    matrices.update({f"{name}.fc1": (inner, width) for name in ffns})
-    matrices.update({f"{name}.fc2": (width, inner) for name in ffns})
-    shapes = {f"{name}.weight": shape for name, shape in {**matrices, **dict.fromkeys(norms, (width,))}.items()}
-    return {**shapes, **{name.replace(".weight", ".bias"): shape[:1] for name, shape in shapes.items()}}
+    weights = dict.fromkeys(norms, (width,))
+    for name in attentions:
+        weights.update({f"{name}.{projection}": (width, width) for projection in ATTENTION})
+    for name in ffns:
+        weights.update({f"{name}.fc1": (inner, width), f"{name}.fc2": (width, inner)})
+    shapes = {f"{name}.weight": shape for name, shape in weights.items()}
+    return {**shapes, **{f"{name}.bias": shape[:1] for name, shape in weights.items()}}
 
 
 def released_tensors(rows=builders.VOCAB, layers=LAYERS, blocks=BLOCKS, embedding_norm=True):
-    """Random tensors, no two alike but the two token embeddings, under the names of the authors' release."""
+    """Draw tensors under the names of the authors' release; both token embeddings are equal."""
     shapes = {}
     for side in ("src_embedding", "tgt_embedding"):
         shapes[f"{side}.embed_tokens.weight"] = (rows, builders.WIDTH)
         shapes[f"{side}.embed_positions.weight"] = (builders.POSITIONS + 2, builders.WIDTH)
         if embedding_norm:
-            shapes[f"{side}.emb_layer_norm.weight"] = shapes[f"{side}.emb_layer_norm.bias"] = (builders.WIDTH,)
+            norm = f"{side}.emb_layer_norm"
+            shapes[f"{norm}.weight"] = shapes[f"{norm}.bias"] = (builders.WIDTH,)
     norms = ("self_attn_layer_norm", "final_layer_norm")
     layer = _block_shapes(norms, ("self_attn",), ("ffn",))
     norms += ("ffn_layer_norm", "encoder_attn_layer_norm")
     block = _block_shapes(norms, ("self_attn", "encoder_attn"), ("ffn_1", "ffn_2"))
     for side, count, names in (("encoder", layers, layer), ("decoder", blocks, block)):
-        shapes.update({f"{side}.layers.{n}.{name}": shape for n in range(count) for name, shape in names.items()})
+        for number in range(count):
+            shapes.update({f"{side}.layers.{number}.{name}": names[name] for name in names})
     random = builders.drawing(1, 0.5)
     tensors = {name: random(*shape) for name, shape in shapes.items()}
-    tensors["tgt_embedding.embed_tokens.weight"] = tensors["src_embedding.embed_tokens.weight"].clone()
+    words = tensors["src_embedding.embed_tokens.weight"]
+    tensors["tgt_embedding.embed_tokens.weight"] = words.clone()
     return tensors
 
 
 def in_names_of_the_model(released):
-    """The state that a released file stands for: ``ffn_1`` is the bottom FFN (fc3, fc4), ``ffn_2`` the top one."""
-    sides = {"src_embedding": "encoder", "tgt_embedding": "decoder", "encoder": "encoder", "decoder": "decoder"}
-    inside = {"ffn_1.fc1": "fc3", "ffn_1.fc2": "fc4", "ffn_2.": "", "ffn.": "", "emb_layer_norm": "layernorm_embedding"}
+    """Rename a release: ``ffn_1`` is the bottom FFN (fc3, fc4), ``ffn_2`` the top one."""
+    sides = {"src_embedding": "encoder", "tgt_embedding": "decoder"}
+    inside = {"ffn_1.fc1": "fc3", "ffn_1.fc2": "fc4", "ffn_2.": "", "ffn.": ""}
+    inside["emb_layer_norm"] = "layernorm_embedding"
     state = {}
     for name, tensor in released.items():
-        side, _, rest = name.partition(".")
+        side, _, suffix = name.partition(".")
         for theirs, ours in inside.items():
-            rest = rest.replace(theirs, ours)
-        state[f"{sides[side]}.{rest}"] = tensor
+            suffix = suffix.replace(theirs, ours)
+        state[f"{sides.get(side, side)}.{suffix}"] = tensor
     state["decoder.output_projection.weight"] = released["tgt_embedding.embed_tokens.weight"]
     return state
 
@@ -117,7 +134,7 @@ def write_released(path, tensors=None):
 
 
 def write_mlm(folder, layers=LAYERS, **changes):
-    """A random masked LM as a Hugging Face folder. Returns its tensors without the part before the layer's number."""
+    """Write a random masked LM as a Hugging Face folder. Returns the tensors of its encoder."""
     module = builders.masked_lm(layers=layers, **changes)
     checkpoints.write_masked_lm(folder, module.sizes, module.state_dict(), dtype=torch.float32)
     return {name: tensor.detach() for name, tensor in module.sentence_encoder.state_dict().items()}
@@ -132,12 +149,13 @@ def write_dictionary(path, pieces=builders.PIECES, swapped=False):
 
 
 def net_input(extra=0):
-    """The model's input of ``builders.sample``, shifted as the translation task does: ``</s>`` first, padding last."""
-    shifted = builders.pad([row.roll(1) for row in builders.target_rows(builders.TARGETS)], extra=extra)
+    """Make the model's input of ``builders.sample``: ``</s>`` first, padding last."""
+    rows = [row.roll(1) for row in builders.target_rows(builders.TARGETS)]
+    shifted = builders.pad(rows, extra=extra)
     return {**builders.sample(extra=extra)["net_input"], "prev_output_tokens": shifted}
 
 
-# ---- Tiny streams of texts for span corruption, and the way back from source and target to the text. ----
+# ---- Tiny streams of texts for span corruption, and the way back to the text. ----
 
 PAD, EOS = builders.PAD, builders.EOS
 TEMPLATE = "<extra_id_{}>"
@@ -163,8 +181,9 @@ def blocks(rows, block=20, mode="complete", ratio=0.15):
     return SentenceBlocks(tensors(rows), sizes(rows), block, mode, PAD, EOS, ratio)
 
 
-def pairs(left, right, ratio=0.5):
-    return SentencePairs([tensors(left), tensors(right)], [sizes(left), sizes(right)], ratio)
+def pairs(sources, targets, ratio=0.5):
+    sides = (sources, targets)
+    return SentencePairs([tensors(side) for side in sides], [sizes(side) for side in sides], ratio)
 
 
 def pair_rows(count, low=2, high=12):
@@ -172,32 +191,36 @@ def pair_rows(count, low=2, high=12):
 
 
 def corruption(**changes):
-    options = {"mean_span": 3.0, "sentinels": range(FIRST_SENTINEL, FIRST_SENTINEL + SENTINELS), "seed": 7, **changes}
-    return SpanCorruption(**options)
+    sentinels = range(FIRST_SENTINEL, FIRST_SENTINEL + SENTINELS)
+    return SpanCorruption(**{"mean_span": 3.0, "sentinels": sentinels, "seed": 7, **changes})
 
 
 def dataset(streams, probabilities=None, **changes):
-    return SpanCorruptionDataset(streams, corruption_dictionary(), corruption(**changes), probabilities)
+    symbols = corruption_dictionary()
+    return SpanCorruptionDataset(streams, symbols, corruption(**changes), probabilities)
 
 
 def spans(target):
-    """The tokens behind each sentinel of a target, without its last </s>; the sentinels must be in order."""
-    found = []
+    """Split a target, without its last </s>, at its sentinels."""
+    parts = []
     for token in target[:-1]:
         if token >= FIRST_SENTINEL:
-            assert token == FIRST_SENTINEL + len(found), "sentinels count up"
-            found.append([])
+            assert token == FIRST_SENTINEL + len(parts), "sentinels count up"
+            parts.append([])
         else:
-            found[-1].append(token)
-    return found
+            parts[-1].append(token)
+    return parts
 
 
 def restored(source, target):
-    """The text: each sentinel of the source replaced by what the target has for it."""
+    """Replace each sentinel of the source by the target's span."""
     parts = spans(target)
-    used = [token for token in source if token >= FIRST_SENTINEL]
-    assert used == list(range(FIRST_SENTINEL, FIRST_SENTINEL + len(parts))), "sentinels count up"
-    return [piece for token in source for piece in (parts[used.index(token)] if token in used else [token])]
+    sentinels = [token for token in source if token >= FIRST_SENTINEL]
+    assert sentinels == list(range(FIRST_SENTINEL, FIRST_SENTINEL + len(parts)))
+    text = []
+    for token in source:
+        text += parts[token - FIRST_SENTINEL] if token >= FIRST_SENTINEL else [token]
+    return text
 
 
 def plain(item):

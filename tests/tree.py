@@ -13,7 +13,7 @@ from pathlib import Path
 
 PACKAGE = "fairseq_plugins"
 LOADING = (f"{PACKAGE}/checkpoints/*.py", f"{PACKAGE}/*pretrained.py")
-LOADERS = f"{PACKAGE}/models/*/*.py"
+LOADERS = (f"{PACKAGE}/models/*/*.py", f"{PACKAGE}/deltalm/*.py")
 """The loaders among these are called ``*pretrained.py``, or (VECO's) import checkpoints themselves."""
 
 
@@ -60,7 +60,8 @@ def closure(root, name):
 
 def loaders(root, files):
     """The modules that make a model from a pretrained file."""
-    models = [name for name in files if fnmatch(name, LOADERS) and not name.endswith("__init__.py")]
+    models = [name for name in files for pattern in LOADERS if fnmatch(name, pattern)]
+    models = [name for name in models if not name.endswith("__init__.py")]
     named = [name for name in models if name.endswith("pretrained.py")]
     covered = {str(Path(name).parent) for name in named}
     others = [name for name in models if str(Path(name).parent) not in covered]

@@ -21,9 +21,9 @@ from fairseq.search import BeamSearch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
+from ..deltalm.layer import InterleavedDecoderLayer
+from ..deltalm.model import InterleavedDecoder
 from ..models.baselines.transformer_from_xlmr import XLMREncoder
-from ..models.deltalm import InterleavedDecoder
-from ..modules.interleaved_layer import InterleavedDecoderLayer
 from ..translate import Translator
 from . import text
 from .folder import Content

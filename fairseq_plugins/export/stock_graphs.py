@@ -12,7 +12,7 @@ import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
-from ..modules.interleaved_layer import InterleavedDecoderLayer
+from ..deltalm.layer import InterleavedDecoderLayer
 
 NEGATIVE = float("-inf")
 

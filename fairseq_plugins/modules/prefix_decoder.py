@@ -6,9 +6,9 @@ import torch
 from fairseq.models.transformer.transformer_decoder import TransformerDecoderBase
 from torch import Tensor, nn
 
+from ..common.stock_layout import set_epsilon, stock_config
 from ..masked_lm.model import Prefix
 from ..ops.linear import use_faster_linears
-from .stock_layout import set_epsilon, stock_config
 
 State = Dict[str, Dict[str, Optional[Tensor]]]
 """fairseq's incremental state: what the attention modules keep between steps."""

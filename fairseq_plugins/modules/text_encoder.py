@@ -5,7 +5,7 @@ from typing import Any, List, Optional
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
-from .stock_layout import set_epsilon, stock_config
+from ..common.stock_layout import set_epsilon, stock_config
 
 
 class TextEncoder(TransformerEncoderBase):

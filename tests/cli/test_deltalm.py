@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fairseq_plugins.__main__ import main
-from fairseq_plugins.models.deltalm import DeltaLMModel
+from fairseq_plugins.deltalm.model import DeltaLMModel
 from tests import builders, deltalm_builders
 
 from .commands import checkpoint, hypotheses, largest_difference, logged

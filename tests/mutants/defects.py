@@ -60,9 +60,9 @@ def cut_rows_unasked(original):
 
 
 FORWARD, PREFIX = "reference/test_sga_forward.py", "reference/test_masked_lm_equality.py"
-SMOOTHED = "unit/criterions/test_label_smoothed_linear_cross_entropy.py"
+SMOOTHED = "unit/common/test_label_smoothed_linear_cross_entropy.py"
 RENAMING = "unit/checkpoints/test_renaming.py"
-DELTALM, TEMPERATURE = "unit/models/test_deltalm_pretrained.py", "unit/tasks/test_translation_multi_temperature.py"
+DELTALM, TEMPERATURE = "unit/deltalm/test_pretrained.py", "unit/deltalm/test_temperature.py"
 DEFECTS = [
     # Masks, positions, prompts.
     Defect("True means a token", "ops.masks:lengths_to_padding_mask", lambda f: lambda *args, **kw: ~f(*args, **kw)),
@@ -124,7 +124,7 @@ DEFECTS = [
         "every epoch draws the same texts",
         "common.sampling:epoch_rng",
         lambda f: lambda seed, epoch, purpose: f(seed, 1, purpose),
-        "unit/common/test_sampling.py unit/data/test_span_corruption_dataset.py",
+        "unit/common/test_sampling.py unit/deltalm/test_span_corruption.py",
     ),
     Defect(
         "the temperature is ignored",
@@ -139,7 +139,7 @@ DEFECTS = [
         "unit/common",
     ),
     # Pretrained files.
-    Defect("odd for even", "models.deltalm.deltalm_pretrained:from_masked_lm", exchanged_layers, DELTALM),
+    Defect("odd for even", "deltalm.pretrained:from_masked_lm", exchanged_layers, DELTALM),
     Defect("checkpoints may run code", "checkpoints.reading:read_checkpoint", any_pickle),
     Defect("half a name is enough", "checkpoints.renaming:_first_match", prefix_match, RENAMING),
     Defect("surplus tensors in silence", "checkpoints.loading:mismatches", lambda f: lambda *args: []),

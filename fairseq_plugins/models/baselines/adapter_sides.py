@@ -6,10 +6,10 @@ from fairseq.models.transformer import TransformerDecoderBase, TransformerEncode
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
+from ...common.stock_layout import wrapped
 from ...modules.adapters import LanguageAdapters, RowLanguages
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.language_tags import LanguageTags
-from ...modules.stock_layout import wrapped
 
 ROWS = "adapter_rows"
 """What the encoder's output has beside the stock entries: (B,) int64 on the host, number of each row's language."""

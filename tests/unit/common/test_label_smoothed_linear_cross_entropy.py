@@ -13,7 +13,7 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer import base_architecture as transformer_architecture
 from torch import nn
 
-from fairseq_plugins.criterions import label_smoothed_linear_cross_entropy as own
+from fairseq_plugins.common import label_smoothed_linear_cross_entropy as own
 from tests import builders
 
 SIZES = builders.sides(1, 16, 24, 2)

@@ -1,4 +1,4 @@
-"""Task translation_multi_temperature: temperatures and shares by hand, epochs, resume, tags, languages in checkpoints, errors."""
+"""Task translation_multi_temperature: epochs by hand, resuming, stored languages, errors."""
 
 import logging
 from collections import Counter
@@ -8,17 +8,18 @@ import pytest
 import torch
 from fairseq import options, tasks
 
-from fairseq_plugins.tasks.translation_multi_temperature import TranslationMultiTemperatureTask as Task
+from fairseq_plugins.deltalm.temperature import TranslationMultiTemperatureTask as Task
 from tests import builders
 
 SIZES = {"en-de": 64, "en-fr": 4}
-PAIRS = ("--lang-pairs", "en-de,en-fr", "--langs", "en,de,fr", "--max-source-positions=90", "--max-target-positions=90")
+PAIRS = ("--lang-pairs", "en-de,en-fr", "--langs", "en,de,fr")
+POSITIONS = ("--max-source-positions=90", "--max-target-positions=90")
 SCHEDULE = ("--sampling-temperature-schedule", "1:5:4")
 
 
 @pytest.fixture(scope="module")
 def folder(path):
-    """A large pair and a small one; valid has the large one only, and de-en by its reverse."""
+    """Write a large pair and a small one; valid has the large one only."""
     for number, (pair, count) in enumerate(SIZES.items()):
         builders.write_pair(path, "train", *pair.split("-"), count=count, seed=1 + number)
     builders.write_pair(path, "valid", "en", "de", count=5, seed=7)
@@ -26,7 +27,7 @@ def folder(path):
 
 
 def setup(folder, *more, task="translation_multi_temperature"):
-    line = [str(folder), "--task", task, "--arch", "transformer", *PAIRS, *more]
+    line = [str(folder), "--task", task, "--arch", "transformer", *PAIRS, *POSITIONS, *more]
     return tasks.setup_task(options.parse_args_and_arch(options.get_training_parser(), line))
 
 
@@ -37,21 +38,27 @@ def loaded(folder, *more, epoch=1):
 
 
 def content(dataset):
-    return [(pair, item["target"].tolist()) for pair, item in (dataset[index] for index in range(len(dataset)))]
+    items = (dataset[index] for index in range(len(dataset)))
+    return [(pair, item["target"].tolist()) for pair, item in items]
 
 
 def batches(task, epoch):
     """Sentences of every batch of an epoch, as the trainer asks for them."""
-    iterator = task.get_batch_iterator(task.dataset("train"), max_sentences=8, seed=3, epoch=epoch)
+    options = {"max_sentences": 8, "seed": 3, "epoch": epoch}
+    iterator = task.get_batch_iterator(task.dataset("train"), **options)
     return [batch["target"].tolist() for batch in iterator.next_epoch_itr(shuffle=True)]
 
 
 def test_wrong_schedules_are_named(folder):
-    for text in ("1:5", "1:5:4:3", "1:five:10", "1:5:2.5", "0.5:5:10", "1:0:10", "1:inf:10", "nan:5:10", "1:5:0"):
-        with pytest.raises(ValueError, match=f"--sampling-temperature-schedule must be START:END:EPOCHS.* '{text}'"):
+    texts = ("1:5", "1:5:4:3", "1:five:10", "1:5:2.5", "0.5:5:10", "1:0:10", "1:inf:10")
+    for text in (*texts, "nan:5:10", "1:5:0"):
+        words = f"--sampling-temperature-schedule must be START:END:EPOCHS.* '{text}'"
+        with pytest.raises(ValueError, match=words):
             setup(folder, "--sampling-temperature-schedule", text)
-    for more in ("--sampling-method uniform", "--sampling-temperature 5.0", "--sampling-weights {'main:en-de':0.5}"):
-        words = f"--sampling-temperature-schedule 1:5:4 and {more} exclude each other".replace("0.5}", ".*")
+    methods = ("--sampling-method uniform", "--sampling-temperature 5.0")
+    for more in (*methods, "--sampling-weights {'main:en-de':0.5}"):
+        words = f"--sampling-temperature-schedule 1:5:4 and {more} exclude each other"
+        words = words.replace("0.5}", ".*")
         with pytest.raises(ValueError, match=words):
             setup(folder, *SCHEDULE, *more.split())
 
@@ -65,45 +72,52 @@ def test_each_epoch_is_drawn_at_its_own_temperature(folder, caplog):
         batches(task, epoch)
         counts = Counter(pair for pair, _ in content(task.dataset("train")))
         assert sum(counts.values()) == 1000 and abs(counts[1] - 1000 * share) <= 1.5
-    lines = [record.getMessage() for record in caplog.records if "sampling temperature" in record.getMessage()]
+    messages = [record.getMessage() for record in caplog.records]
+    lines = [message for message in messages if "sampling temperature" in message]
     assert len(lines) == 4
-    assert "epoch 2: sampling temperature 2, 1000 sentences, probabilities: main:en-de 0.8000, main:en" in lines[1]
+    words = (
+        "epoch 2: sampling temperature 2, 1000 sentences, probabilities: main:en-de 0.8000, main"
+    )
+    assert words in lines[1]
 
 
-@pytest.mark.parametrize("size", ["", "--virtual-data-size 40", "--virtual-epoch-size 30 --virtual-data-size 60"])
+@pytest.mark.cases(
+    "size", "", "--virtual-data-size 40", "--virtual-epoch-size 30 --virtual-data-size 60"
+)
 def test_a_run_that_starts_in_a_later_epoch_sees_the_same_batches(folder, size):
-    """Stock draws once for all the epochs that --virtual-epoch-size cuts the data into, from the epoch the process started in."""
-    whole = setup(folder, *SCHEDULE, *size.split())
-    whole.load_dataset("train", epoch=1, combine=True)
-    seen = {epoch: batches(whole, epoch) for epoch in range(1, 5)}
+    """Stock draws once for all virtual epochs, from the epoch in which the process started."""
+    task = setup(folder, *SCHEDULE, *size.split())
+    task.load_dataset("train", epoch=1, combine=True)
+    expected = {epoch: batches(task, epoch) for epoch in range(1, 5)}
     for epoch in (2, 3, 4):
         resumed = setup(folder, *SCHEDULE, *size.split())
         resumed.load_dataset("train", epoch=epoch, combine=True)
-        assert batches(resumed, epoch) == seen[epoch]
-    assert seen[2] != seen[3]
-    assert batches(whole, 2) == seen[2], "an epoch that comes again"
+        assert batches(resumed, epoch) == expected[epoch]
+    assert expected[2] != expected[3]
+    assert batches(task, 2) == expected[2], "an epoch that comes again"
 
 
 def test_data_in_several_folders_are_counted_before_they_are_read(folder, tmp_path):
-    """Epoch 2 reads the second folder; the shares are those of both folders in every epoch, in a resumed run too."""
+    """Epoch 2 reads the second folder; the shares are those of both folders in every epoch."""
     builders.write_pair(tmp_path, "train", "en", "de", count=36, seed=5)
-    both = f"{folder}:{tmp_path}"
-    task = setup(both, *SCHEDULE, "--virtual-epoch-size", "200")
+    folders = f"{folder}:{tmp_path}"
+    options = (*SCHEDULE, "--virtual-epoch-size", "200")
+    task = setup(folders, *options)
     for epoch in (1, 2, 3):
         task.load_dataset("train", epoch=epoch, combine=True)
         dataset = task.dataset("train")
         assert dataset.pair_sizes == [100, 4]
         assert [len(part) for part in dataset.datasets] == [64 if epoch != 2 else 36, 4]
-        assert content(dataset) == content(loaded(both, *SCHEDULE, "--virtual-epoch-size", "200", epoch=epoch))
+        assert content(dataset) == content(loaded(folders, *options, epoch=epoch))
     assert task.has_sharded_data("train")
 
 
 @pytest.mark.parametrize("more", ["", "--sampling-method temperature --sampling-temperature 2"])
 def test_without_a_schedule_the_task_is_the_stock_one(folder, more):
-    both = [setup(folder, *more.split(), task=f"translation_multi_{name}") for name in ("temperature", "simple_epoch")]
-    for task in both:
+    ours = setup(folder, *more.split())
+    stock = setup(folder, *more.split(), task="translation_multi_simple_epoch")
+    for task in (ours, stock):
         task.load_dataset("train", epoch=2, combine=True)
-    ours, stock = both
     assert type(ours.dataset("train")) is type(stock.dataset("train"))
     assert content(ours.dataset("train")) == content(stock.dataset("train"))
     assert batches(ours, 2) == batches(stock, 2)
@@ -112,8 +126,8 @@ def test_without_a_schedule_the_task_is_the_stock_one(folder, more):
 
 
 def test_other_languages_are_refused(folder, tmp_path, caplog):
-    trained, file = setup(folder), tmp_path / "checkpoint_last.pt"
-    state = trained.state_dict()
+    trained, file = setup(folder), str(tmp_path / "checkpoint_last.pt")
+    state, resumed = trained.state_dict(), trained.get_checkpoint_dict()[Task.__name__]
     torch.save({"model": {}, "task_state": state}, file)
     assert torch.load(file, weights_only=True)["task_state"] == state, "plain values"
     for more, words in (
@@ -121,17 +135,21 @@ def test_other_languages_are_refused(folder, tmp_path, caplog):
         (("--lang-tok-style", "mbart"), ["--lang-tok-style", "[en],[de],[fr],<mask> here"]),
         (("--encoder-langtok", "src"), ["--encoder-langtok", "None,None there", "src,None here"]),
         (("--decoder-langtok",), ["--decoder-langtok", "None,tgt here"]),
-        (("--lang-tok-replacing-bos-eos",), ["--lang-tok-replacing-bos-eos", "False there", "True here"]),
+        (
+            ("--lang-tok-replacing-bos-eos",),
+            ["--lang-tok-replacing-bos-eos", "False there", "True here"],
+        ),
         (SCHEDULE, []),
     ):
         task = setup(folder, *more)
         for door in (
             lambda task=task: task.load_state_dict(state),
-            lambda task=task: task.set_checkpoint_dict(trained.get_checkpoint_dict()[Task.__name__]),
-            lambda more=more: setup(folder, *more, "--finetune-from-model", str(file)),
-            lambda more=more: setup(folder, *more, "--restore-file", str(file), "--reset-dataloader"),
+            lambda task=task: task.set_checkpoint_dict(resumed),
+            lambda more=more: setup(folder, *more, "--finetune-from-model", file),
+            lambda more=more: setup(folder, *more, "--restore-file", file, "--reset-dataloader"),
         ):
-            with pytest.raises(ValueError, match="other language tags") if words else nullcontext() as error:
+            refusal = pytest.raises(ValueError, match="other language tags")
+            with refusal if words else nullcontext() as error:
                 door()
             assert all(word in str(error.value) for word in words)
     assert "does not tell its languages" not in caplog.text
@@ -149,10 +167,11 @@ def test_padding_of_a_checkpoints_options_is_kept(folder):
 def test_a_pair_without_data_is_named(folder, tmp_path):
     builders.write_pair(tmp_path, "train", "en", "de")
     builders.write_pair(tmp_path, "train", "en", "fr", count=0)
+    absent = r"de-fr has no data .*'train': .*train\.de-fr\.de\.idx"
     for data, split, more, message in (
-        (folder, "train", ["--lang-pairs", "en-de,de-fr"], r"de-fr has no data .*'train': .*train\.de-fr\.de\.idx"),
+        (folder, "train", ["--lang-pairs", "en-de,de-fr"], absent),
         (folder, "valid", [], r"en-fr has no data for the split 'valid': .*valid\.en-fr\.en\.idx"),
-        (tmp_path, "train", SCHEDULE, r"en-fr has no data .*train\.en-fr\.en\.bin is missing or empty"),
+        (tmp_path, "train", SCHEDULE, r"en-fr has no data .*train\.en-fr\.en\.bin is missing or"),
         (folder, "train", ["--lang-pairs", "en-de,en-"], "--lang-pairs must be pairs .* got 'en-'"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -1,27 +1,39 @@
-"""DeltaLM from a released file or a checkpoint, and what both kinds of file share: embeddings, positions, dictionaries."""
+"""DeltaLM from a released file or a checkpoint; rows, positions and dictionaries of any file."""
 
+import argparse
 import re
 
 import pytest
 import torch
 
+from fairseq_plugins.checkpoints import CheckpointError
 from tests import builders, deltalm_builders
-from tests.deltalm_builders import KINDS, arguments, build, net_input, released_tensors, state_of, write_released
-from tests.unit.checkpoints.builders import assert_same
+from tests.deltalm_builders import (
+    KINDS,
+    arguments,
+    build,
+    in_names_of_the_model,
+    net_input,
+    released_tensors,
+    state_of,
+    write_released,
+)
+from tests.unit.checkpoints.builders import assert_same, put, without
 
 RELEASED, FROM_MLM = "pretrained_deltalm_checkpoint", "init_from_mlm"
 
 
 @pytest.fixture(params=[RELEASED, FROM_MLM])
 def source(request, tmp_path):
-    """Option, path and expected state of the four embeddings, for both kinds of file."""
+    """Give option, path and expected state of the embeddings, for both kinds of file."""
     if request.param == RELEASED:
         path = write_released(tmp_path / "released.pt")
-        return RELEASED, path, deltalm_builders.in_names_of_the_model(released_tensors())
+        return RELEASED, path, in_names_of_the_model(released_tensors())
     tensors = deltalm_builders.write_mlm(tmp_path)
     names = ("embed_tokens.weight", "embed_positions.weight")
     state = {f"{side}.{name}": tensors[name] for side in ("encoder", "decoder") for name in names}
-    return FROM_MLM, tmp_path, {**state, "decoder.output_projection.weight": tensors["embed_tokens.weight"]}
+    state["decoder.output_projection.weight"] = tensors["embed_tokens.weight"]
+    return FROM_MLM, tmp_path, state
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -34,33 +46,43 @@ def test_a_released_file_fills_every_tensor(tmp_path, kind):
         states.append(state_of(build(args)))
         assert (args.pretrained_deltalm_checkpoint, args.initialised_from) == (None, str(path))
     for state in states:
-        assert_same(state, deltalm_builders.in_names_of_the_model(released_tensors()))
+        assert_same(state, in_names_of_the_model(released_tensors()))
 
 
 def test_twelve_layers_and_no_norm_after_the_embedding(tmp_path):
     tensors = released_tensors(layers=12, blocks=11, embedding_norm=False)
     path = write_released(tmp_path / "large.pt", tensors)
-    model = build(arch="deltalm_large", pretrained_deltalm_checkpoint=str(path), encoder_layers=12, decoder_layers=11)
-    assert_same(state_of(model), deltalm_builders.in_names_of_the_model(tensors))
+    options = {RELEASED: str(path), "encoder_layers": 12, "decoder_layers": 11}
+    model = build(arch="deltalm_large", **options)
+    assert_same(state_of(model), in_names_of_the_model(tensors))
     with pytest.raises(ValueError, match="layernorm[-_]embedding"):
-        build(arch="deltalm_base", pretrained_deltalm_checkpoint=str(path), encoder_layers=12, decoder_layers=11)
+        build(arch="deltalm_base", **options)
+    base = write_released(tmp_path / "base.pt")
     with pytest.raises(ValueError, match="layernorm[-_]embedding|emb_layer_norm"):
-        build(arch="deltalm_large", pretrained_deltalm_checkpoint=str(write_released(tmp_path / "base.pt")))
+        build(arch="deltalm_large", **{RELEASED: str(base)})
 
 
 @pytest.mark.parametrize("form", ["args", "cfg"])
 @pytest.mark.parametrize("block", ["interleaved", "vanilla"])
 def test_a_checkpoint_of_a_run_can_be_the_start_of_another(tmp_path, form, block):
     first = deltalm_builders.random_model(seed=8, decoder_block=block)
-    args = arguments() if form == "args" else None
-    cfg = None if form == "args" else {"model": {"_name": "deltalm_tiny", **deltalm_builders.SIZES}}
-    torch.save({"model": first.state_dict(), "args": args, "cfg": cfg, "extra_state": {}}, tmp_path / "checkpoint.pt")
-    second = build(pretrained_deltalm_checkpoint=str(tmp_path / "checkpoint.pt"), decoder_block=block)
+    content = {"model": first.state_dict(), "args": None, "cfg": None, "extra_state": {}}
+    if form == "args":
+        content["args"] = arguments()
+    else:
+        content["cfg"] = {"model": {"_name": "deltalm_tiny", **deltalm_builders.SIZES}}
+    path = tmp_path / "checkpoint.pt"
+    torch.save(content, path)
+    second = build(pretrained_deltalm_checkpoint=str(path), decoder_block=block)
     assert_same(state_of(second), state_of(first))
 
 
+# ---- Rows, positions and dictionaries, for both kinds of file. ----
+
+
 def embeddings(model):
-    names = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
+    sides = ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection")
+    names = [f"{side}.weight" for side in sides]
     return {name: model.get_parameter(name).detach() for name in names}
 
 
@@ -71,27 +93,27 @@ SHORTER = dict(pieces=22, mask=False)
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("mask", [True, False])
 def test_extend_keeps_every_row_and_adds_random_ones(source, caplog, kind, tied, mask):
-    """Tags behind all symbols; in a dictionary without ``<mask>``, also behind the rows of a masked LM but its last."""
+    """Tags follow all symbols; without ``<mask>``, the last row of a masked LM is left out."""
     option, path, expected = source
     caplog.set_level("INFO")
     options = {option: str(path), "embedding_mismatch": "extend", "share_all_embeddings": tied}
     symbols = dict(tags=4, mask=mask)
     length = len(deltalm_builders.dictionary(**symbols))
-    known = builders.MASK if option == FROM_MLM and not mask else builders.VOCAB
+    rows = builders.MASK if option == FROM_MLM and not mask else builders.VOCAB
     models = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
         models.append(build(kind=kind, symbols=symbols, **options))
     for name, tensor in embeddings(models[0]).items():
         assert tensor.shape == (length, builders.WIDTH)
-        assert torch.equal(tensor[:known], expected[name][:known])
-        added = tensor[known:]
+        assert torch.equal(tensor[:rows], expected[name][:rows])
+        added = tensor[rows:]
         assert bool(added.isfinite().all()) and float(added.std(dim=1).min()) > 1e-3
-        assert len(torch.unique(added, dim=0)) == length - known > 0
+        assert len(torch.unique(added, dim=0)) == length - rows > 0
         assert torch.equal(embeddings(models[1])[name], tensor)
         assert not torch.equal(embeddings(models[2])[name], tensor)
     assert re.search(r"--embedding-mismatch extend", caplog.text)
-    assert re.search(rf"\b{length - known}\b", caplog.text)
+    assert re.search(rf"\b{length - rows}\b", caplog.text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,9 +130,9 @@ def test_truncate_keeps_the_first_rows(source, caplog, kind, tied):
 
 @pytest.mark.cases("symbols", dict(pieces=24), dict(pieces=24, tags=1), dict(mask=False, tags=1))
 def test_mask_in_another_place_is_refused(tmp_path, symbols):
-    """Its row is the last one of a masked LM: ``<mask>`` would get that of a piece, a tag that of ``<mask>``."""
+    """The last row of a masked LM is that of ``<mask>``: a piece or a tag must not get it."""
     deltalm_builders.write_mlm(tmp_path)
-    if not symbols.get("mask", True):  # only the dictionary beside the file proves that its last row is <mask>
+    if not symbols.get("mask", True):  # the dictionary proves that the last row is <mask>
         deltalm_builders.write_dictionary(tmp_path / "dict.txt")
     with pytest.raises(ValueError, match="<mask>|--embedding-mismatch"):
         build(symbols=symbols, init_from_mlm=str(tmp_path))
@@ -118,9 +140,11 @@ def test_mask_in_another_place_is_refused(tmp_path, symbols):
 
 def different_sides(path):
     tensors = released_tensors()
-    tensors["tgt_embedding.embed_tokens.weight"] = 1.0 + tensors["tgt_embedding.embed_tokens.weight"]
+    tensors["tgt_embedding.embed_tokens.weight"] = (
+        1.0 + tensors["tgt_embedding.embed_tokens.weight"]
+    )
     write_released(path, tensors)
-    return deltalm_builders.in_names_of_the_model(tensors)
+    return in_names_of_the_model(tensors)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -132,12 +156,16 @@ def test_different_embeddings_cannot_be_shared(tmp_path, kind):
     for share in (True, False):
         model = build(share_all_embeddings=False, share_decoder_input_output_embed=share, **options)
         assert_same(state_of(model), expected)
-        assert (model.decoder.output_projection.weight is model.decoder.embed_tokens.weight) is share
+        assert (
+            model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
+        ) is share
 
 
 def test_an_output_projection_of_its_own(tmp_path):
     first = deltalm_builders.random_model(seed=8, share_all_embeddings=False)
-    assert not torch.equal(first.decoder.output_projection.weight, first.decoder.embed_tokens.weight)
+    assert not torch.equal(
+        first.decoder.output_projection.weight, first.decoder.embed_tokens.weight
+    )
     torch.save({"model": first.state_dict(), "args": arguments()}, tmp_path / "checkpoint.pt")
     option = {RELEASED: str(tmp_path / "checkpoint.pt")}
     assert_same(state_of(build(share_all_embeddings=False, **option)), state_of(first))
@@ -151,7 +179,12 @@ def test_positions_beyond_the_table_are_refused(source, side, kind):
     option, path, _ = source
     with pytest.raises(ValueError) as error:
         build(kind=kind, **{option: str(path), f"max_{side}_positions": builders.POSITIONS + 1})
-    for word in (f"--max-{side}-positions", str(builders.POSITIONS + 1), str(builders.POSITIONS), str(path)):
+    for word in (
+        f"--max-{side}-positions",
+        str(builders.POSITIONS + 1),
+        str(builders.POSITIONS),
+        str(path),
+    ):
         assert word in str(error.value)
 
 
@@ -161,14 +194,15 @@ def test_fewer_positions_are_the_first_rows(source):
     option, path, expected = source
     model = build(**{option: str(path)}, max_source_positions=11, max_target_positions=7)
     for side, count in (("encoder", 11), ("decoder", 7)):
-        found = getattr(model, side).embed_positions.weight
-        assert torch.equal(found, expected[f"{side}.embed_positions.weight"][: count + builders.PAD + 1])
-    whole = build(**{option: str(path)})
-    assert model.max_positions() == (11, 7) and whole.max_positions() == (builders.POSITIONS, builders.POSITIONS)
-    assert torch.equal(model.eval()(**net_input())[0], whole.eval()(**net_input())[0])
+        rows = expected[f"{side}.embed_positions.weight"][: count + builders.PAD + 1]
+        assert torch.equal(getattr(model, side).embed_positions.weight, rows)
+    longer = build(**{option: str(path)})
+    assert model.max_positions() == (11, 7)
+    assert longer.max_positions() == (builders.POSITIONS, builders.POSITIONS)
+    assert torch.equal(model.eval()(**net_input())[0], longer.eval()(**net_input())[0])
 
 
-@pytest.mark.parametrize(("symbols", "policy"), [({}, "error"), (dict(tags=4), "extend"), (SHORTER, "truncate")])
+@pytest.mark.cases("symbols policy", ({}, "error"), (dict(tags=4), "extend"), (SHORTER, "truncate"))
 def test_a_dictionary_in_another_order_is_refused(source, tmp_path, symbols, policy):
     option, path, _ = source
     options = {option: str(path), "embedding_mismatch": policy}
@@ -178,3 +212,63 @@ def test_a_dictionary_in_another_order_is_refused(source, tmp_path, symbols, pol
     with pytest.raises(ValueError, match="p3.*p4|p4.*p3") as error:
         build(symbols=symbols, **options)
     assert "dict.txt" in str(error.value)
+
+
+# ---- Damaged, foreign, incomplete and dangerous files. ----
+
+
+@torch.no_grad()
+def test_an_absent_file_is_no_reason_to_accept_part_of_a_checkpoint(tmp_path):
+    model = build(pretrained_deltalm_checkpoint=str(tmp_path / "gone.pt"))
+    state = deltalm_builders.random_model(seed=8).state_dict()
+    del state["decoder.layers.1.fc3.weight"]
+    with pytest.raises(RuntimeError, match=r"decoder\.layers\.1\.fc3\.weight"):
+        model.load_state_dict(state)
+    with pytest.raises(ValueError, match="--pretrained-deltalm-checkpoint"):
+        model(**net_input())
+
+
+FC = "decoder.layers.1.ffn_1.fc2"
+BYTES = torch.ones(16, dtype=torch.int8)
+
+
+@pytest.mark.cases(
+    "change name",
+    (put("decoder.adapter.weight", 3), r"decoder\.adapter\.weight"),
+    (put("encoder.layers.0.ffn_1.fc1.bias", 3), r"layers\.0\.ffn_1\.fc1"),
+    (without(FC + ".bias"), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.bias"),
+    (without("1.encoder_attn.q"), r"missing tensors: decoder\.layers\.1\.encoder_attn\.q_proj"),
+    (without("encoder.layers.2."), r"encoder layers \[0, 1, 3\]"),
+    (without("tgt_emb"), "embed_tokens|tgt_embedding"),
+    (put(FC + ".weight", 16, 23), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.weight"),
+    (lambda t: t.update({FC + ".bias": BYTES}), r"(ffn_1\.fc2|fc4)\.bias"),
+    (without(""), "embed_tokens|no tensors"),
+)
+def test_unaccounted_tensors_are_refused_by_name(tmp_path, change, name):
+    tensors = released_tensors()
+    change(tensors)
+    path = write_released(tmp_path / "released.pt", tensors)
+    with pytest.raises(ValueError, match=name) as error:
+        build(pretrained_deltalm_checkpoint=str(path))
+    assert str(path) in str(error.value)
+
+
+def test_other_layouts_are_refused(tmp_path):
+    path = tmp_path / "file.pt"
+    stock = argparse.Namespace(arch="transformer")
+    vanilla = deltalm_builders.random_model(decoder_block="vanilla").state_dict()
+    for content, message in (
+        ({"tensors": {}}, "tensors"),
+        ({"model": vanilla, "args": stock}, "vanilla decoder blocks; give --decoder-block vanilla"),
+        ([1, 2], "list"),
+    ):
+        torch.save(content, path)
+        with pytest.raises(ValueError, match=message) as error:
+            build(pretrained_deltalm_checkpoint=str(path))
+        assert str(path) in str(error.value)
+    path.write_bytes(b"no checkpoint")
+    with pytest.raises(CheckpointError, match=r"file\.pt"):
+        build(pretrained_deltalm_checkpoint=str(path))
+    deltalm_builders.write_mlm(tmp_path / "mlm")
+    with pytest.raises(CheckpointError, match=r"mlm"):
+        build(pretrained_deltalm_checkpoint=str(tmp_path / "mlm" / "model.safetensors"))

@@ -1,4 +1,4 @@
-"""Criterion ``label_smoothed_linear_cross_entropy``: stock label smoothing without ever holding B x T x V."""
+"""Criterion ``label_smoothed_linear_cross_entropy``: stock label smoothing without B x T x V."""
 
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from torch import Tensor, nn
 
-from ..common.options import check_range, option
 from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, label_smoothed, linear_token_losses
+from .options import check_range, option
 
 PROJECTIONS = ("output_projection", "fc_out")
-"""Where stock decoders keep the output projection: transformer, BART and light convolutions; LSTM."""
+"""Names of the output projection in stock decoders: transformer, BART, light convolutions; LSTM."""
 
 
 @dataclass
@@ -24,16 +24,20 @@ class LabelSmoothedLinearCrossEntropyConfig(LabelSmoothedCrossEntropyCriterionCo
     """fairseq's options, and the size of a chunk."""
 
     loss_chunk_size: int = option(
-        DEFAULT_TOKEN_CHUNK, "tokens projected to the vocabulary at a time; less needs less memory"
+        DEFAULT_TOKEN_CHUNK,
+        "tokens projected to the vocabulary at a time; fewer need less memory",
     )
 
 
-@register_criterion("label_smoothed_linear_cross_entropy", dataclass=LabelSmoothedLinearCrossEntropyConfig)
+@register_criterion(
+    "label_smoothed_linear_cross_entropy", dataclass=LabelSmoothedLinearCrossEntropyConfig
+)
 class LabelSmoothedLinearCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
-    """Value and gradient of stock ``label_smoothed_cross_entropy``, for any model whose decoder ends in a linear projection.
+    """Stock ``label_smoothed_cross_entropy`` for any decoder that ends in a linear projection.
 
-    During the forward pass of a batch the projection is replaced by the chunked loss, so that it still runs inside the wrapped
-    model (DistributedDataParallel sees the weights used) and decoding for ``--eval-bleu`` is untouched.
+    Value and gradient are those of the stock criterion. During the forward pass of a batch the
+    projection is replaced by the chunked loss: it still runs inside the wrapped model
+    (DistributedDataParallel sees the weights used), and decoding for ``--eval-bleu`` is untouched.
     """
 
     def __init__(
@@ -54,10 +58,11 @@ class LabelSmoothedLinearCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterio
     def forward(
         self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True
     ) -> Tuple[Tensor, Any, Dict[str, Any]]:
+        """Compute the loss of a batch as the stock criterion does."""
         target, projection = self._target(sample), find_projection(model)
 
-        def reduction(features: Tensor) -> Tensor:
-            """(B, T, C) -> (B, T, 3): nll, smooth, best token; takes the place of the logits."""
+        def compute_losses(features: Tensor) -> Tensor:
+            """(B, T, C) -> (B, T, 3): nll, smooth, best token, in place of the logits."""
             losses = linear_token_losses(
                 features,
                 projection.weight,
@@ -69,43 +74,53 @@ class LabelSmoothedLinearCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterio
                 True,
             )
             assert losses.best is not None
-            return torch.stack([losses.nll, losses.smooth, losses.best.to(losses.nll.dtype)], dim=-1)
+            best = losses.best.to(losses.nll.dtype)
+            return torch.stack([losses.nll, losses.smooth, best], dim=-1)
 
-        with replaced_forward(projection, reduction):
+        with replaced_forward(projection, compute_losses):
             return super().forward(model, sample, reduce)
 
     def _target(self, sample: Dict[str, Any]) -> Tensor:
-        """(B, T) int64, padding where nothing is predicted."""
+        """Return the targets, (B, T) int64, with padding where nothing is predicted."""
         target = sample["target"].clone()
         target[:, : self.ignore_prefix_size] = self.padding_idx
         return target
 
-    def compute_loss(self, model: Any, net_output: Any, sample: Any, reduce: bool = True) -> Tuple[Tensor, Tensor]:
-        """Loss and its part without smoothing, nats; per token, (B, T), unless ``reduce``."""
+    def compute_loss(
+        self, model: Any, net_output: Any, sample: Any, reduce: bool = True
+    ) -> Tuple[Tensor, Tensor]:
+        """Return the loss and its part without smoothing, in nats; by token, (B, T), if asked."""
         nll, smooth, _ = net_output[0].unbind(dim=-1)
-        loss = label_smoothed(nll, smooth, self.eps, find_projection(model).weight.size(0))
+        vocab_size = find_projection(model).weight.size(0)
+        loss = label_smoothed(nll, smooth, self.eps, vocab_size)
         return (loss.sum(), nll.sum()) if reduce else (loss, nll)
 
     def compute_accuracy(self, model: Any, net_output: Any, sample: Any) -> Tuple[Tensor, Tensor]:
-        """How many tokens were right, and how many there are; the best token is -1 where nothing is predicted."""
+        """Count the tokens that are right, and all of them.
+
+        The best token is -1 where nothing is predicted.
+        """
         target = self._target(sample)
         return net_output[0][..., 2].eq(target).sum(), target.ne(self.padding_idx).sum()
 
 
 def find_projection(model: Any) -> nn.Linear:
-    """The output projection of a model's decoder; ValueError where there is no single linear one."""
-    inner = model.module if hasattr(model, "module") and not hasattr(model, "decoder") else model  # in DDP
+    """Return the output projection of a decoder. Raises ValueError unless there is a linear one."""
+    is_wrapped = hasattr(model, "module") and not hasattr(model, "decoder")  # in DDP
+    inner = model.module if is_wrapped else model
     decoder = getattr(inner, "decoder", None)
-    found: Optional[nn.Module] = None
+    projection: Optional[nn.Module] = None
     if getattr(decoder, "adaptive_softmax", None) is None:
-        found = next((getattr(decoder, name) for name in PROJECTIONS if getattr(decoder, name, None) is not None), None)
-    if not isinstance(found, nn.Linear):
+        modules = (getattr(decoder, name, None) for name in PROJECTIONS)
+        projection = next((module for module in modules if module is not None), None)
+    if not isinstance(projection, nn.Linear):
         raise ValueError(
-            "--criterion label_smoothed_linear_cross_entropy needs a decoder with a linear output projection "
-            f"({', '.join(PROJECTIONS)}) and no adaptive softmax; {type(inner).__name__} has "
-            f"{type(found).__name__}: use label_smoothed_cross_entropy"
+            "--criterion label_smoothed_linear_cross_entropy needs a decoder with a linear output "
+            f"projection ({', '.join(PROJECTIONS)}) and no adaptive softmax; "
+            f"{type(inner).__name__} has {type(projection).__name__}: use "
+            "label_smoothed_cross_entropy"
         )
-    return found
+    return projection
 
 
 @contextmanager

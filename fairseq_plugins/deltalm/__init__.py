@@ -1,0 +1,15 @@
+"""DeltaLM (Ma et al. 2021): an encoder-decoder whose two sides start from one masked LM.
+
+Read beside the paper, in this order::
+
+    config.py           2.3, 3.1  options, sizes, architectures, and the rules between options
+    layer.py            2.2       the interleaved decoder layer (Figure 2b)
+    model.py            2.2       a stock transformer with that layer; all of it trains
+    pretrained.py       2.2       initialisation from a masked LM, or from a DeltaLM file
+    spans.py            2.3       which tokens are corrupted, and the sentinels that replace them
+    span_corruption.py  2.3       ``span_corruption``: pre-training on texts and pairs (Figure 3)
+    temperature.py      3.2       ``translation_multi_temperature``: many language pairs
+    mixing.py           3.3       ``translation_mixing``: against accidental translation
+
+The loss is fairseq's label-smoothed cross-entropy, the decoding fairseq's beam search.
+"""

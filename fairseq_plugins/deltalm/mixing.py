@@ -1,0 +1,219 @@
+"""Task ``translation_mixing``: translation, with batches of corrupted text among its own.
+
+A model fine-tuned on English output alone answers in English whatever it is asked for ("accidental
+translation"). Corrupted text keeps the other languages alive. Its targets have no sentinels, so
+that none appears in what is generated.
+
+Source: DeltaLM section 3.3: half of the time is pre-training, without sentinels in the targets.
+"""
+
+import logging
+import os
+from typing import Any, Dict, Iterator, List, Tuple
+
+import numpy as np
+from fairseq import utils
+from fairseq.data import FairseqDataset
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationTask
+
+from ..common.data_bins import (
+    check_dictionaries,
+    check_once,
+    is_training,
+    load_monolingual,
+    split_names,
+)
+from ..common.options import check_rules
+from ..common.own_run import OwnRun
+from ..common.sampling import Purpose, epoch_rng
+from .config import CORRUPTION_RULES, MIXING_RULES, TranslationMixingConfig
+from .span_corruption import (
+    SpanCorruption,
+    SpanCorruptionDataset,
+    TextStream,
+    corrupted_texts,
+    monolingual_blocks,
+    monolingual_demand,
+)
+from .spans import check_sentinels, find_sentinels
+
+logger = logging.getLogger(__name__)
+
+
+class MixedBatchesDataset(FairseqDataset):
+    """A translation set with batches of corrupted texts, each batch of one kind.
+
+    An epoch is one pass over the translation set. The batches of corrupted texts are drawn without
+    repetition as long as they last, then again, with other noise. Indices from ``len(translation)``
+    on are corrupted texts, from ``len(self)`` on repeated ones.
+
+    Args:
+        share: of the batches that are corrupted texts, in [0, 1).
+        max_sizes: longest uncorrupted text and longest target of it, in tokens.
+    """
+
+    def __init__(
+        self,
+        translation: FairseqDataset,
+        corrupted: SpanCorruptionDataset,
+        share: float,
+        max_sizes: Tuple[int, int],
+        seed: int,
+    ):
+        self.translation, self.corrupted = translation, corrupted
+        self.share, self.max_sizes, self.seed = share, max_sizes, seed
+        self.first = len(translation)  # index of the first corrupted text
+        self.epoch = 1
+
+    def __len__(self) -> int:
+        return self.first + len(self.corrupted)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose texts, noise and batches of an epoch."""
+        self.epoch = epoch
+        self.translation.set_epoch(epoch)
+        self.corrupted.set_epoch(epoch)
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        if index < self.first:
+            return self.translation[index]
+        times, text = divmod(index - self.first, len(self.corrupted))
+        return {**self.corrupted.repeated(text, times), "id": index}
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
+        """Iterate once; without this, iterating would go on with repeated texts for ever."""
+        return (self[index] for index in range(len(self)))
+
+    def collater(self, samples: List[Dict[str, Any]], **options: Any) -> Dict[str, Any]:
+        """Collate as the set that all the samples come from."""
+        if samples and samples[0]["id"] >= self.first:
+            assert all(sample["id"] >= self.first for sample in samples), "a batch has one origin"
+            return self.corrupted.collater(samples)
+        return self.translation.collater(samples, **options)
+
+    def ordered_indices(self) -> np.ndarray:
+        """Return the translation set's order, as without mixing, then that of the texts. (N,)."""
+        texts = self.corrupted.ordered_indices() + self.first
+        return np.concatenate([self.translation.ordered_indices(), texts])
+
+    def _split(self, indices: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        """Split indices into those of pairs and those of texts, each as its own set counts them."""
+        is_pair = indices < self.first
+        return indices[is_pair], indices[~is_pair] - self.first
+
+    def filter_indices_by_size(
+        self, indices: np.ndarray, max_sizes: Any
+    ) -> Tuple[np.ndarray, List[int]]:
+        """Leave out what is too long for the model, and texts beyond their own limit."""
+        pairs, texts = self._split(indices)
+        pairs, long_pairs = self.translation.filter_indices_by_size(pairs, max_sizes)
+        text_sizes = utils.resolve_max_positions(self.max_sizes, max_sizes)
+        texts, long_texts = self.corrupted.filter_indices_by_size(texts, text_sizes)
+        long_indices = [*long_pairs, *(index + self.first for index in long_texts)]
+        return np.concatenate([pairs, texts + self.first]), long_indices
+
+    def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[np.ndarray]:
+        """Batch each set by itself; the batches of texts are repeated or cut to their share."""
+        pair_indices, text_indices = self._split(indices)
+        pairs = self.translation.batch_by_size(pair_indices, *limits, **options)
+        texts = self.corrupted.batch_by_size(text_indices, *limits, **options)
+        count = round(len(pairs) * self.share / (1.0 - self.share))
+        if count and not len(texts):
+            raise ValueError(
+                f"--mix-monolingual: no text fits into {self.max_sizes[0]} tokens "
+                "(--tokens-per-sample), --max-source-positions, --max-target-positions and "
+                "--max-tokens; raise them or set --mix-share 0"
+            )
+        return [*pairs, *self._repeat(texts, count)]
+
+    def _repeat(self, batches: List[np.ndarray], count: int) -> List[np.ndarray]:
+        """Draw ``count`` batches in random order; each round has its own indices, thus noise."""
+        rng = epoch_rng(self.seed, self.epoch, Purpose.BATCHES)
+        draws: List[np.ndarray] = []
+        while len(draws) < count:
+            shift = self.first + len(self.corrupted) * (len(draws) // len(batches))
+            order = rng.permutation(len(batches))[: count - len(draws)]
+            draws += [np.asarray(batches[number]) + shift for number in order]
+        return draws
+
+    def num_tokens(self, index: int) -> int:
+        """Count the tokens of an item, as ``--max-tokens`` counts them."""
+        if index < self.first:
+            return int(self.translation.num_tokens(index))
+        return self.corrupted.num_tokens(index - self.first)
+
+    def size(self, index: int) -> Any:
+        """Return the sizes of an item, as the limits of a command count them."""
+        if index < self.first:
+            return self.translation.size(index)
+        return self.corrupted.size(index - self.first)
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """Return False: every epoch has batches of its own."""
+        return False
+
+
+@register_task("translation_mixing", dataclass=TranslationMixingConfig)
+class TranslationMixingTask(OwnRun, TranslationTask):
+    """Stock pairs (translations, summaries ...) and span corruption of the target languages.
+
+    Validation and decoding are those of ``translation``.
+    """
+
+    criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
+    languages: List[str]
+    sentinels: List[int]
+
+    @classmethod
+    def setup_task(cls, cfg: TranslationMixingConfig, **kwargs: Any) -> "TranslationMixingTask":
+        """Check the options, set up as stock does, and find the sentinels of what is mixed in."""
+        check_rules(cfg, MIXING_RULES)
+        languages = split_names(cfg.mix_monolingual)
+        check_once("--mix-monolingual", languages)
+        if languages:
+            check_rules(cfg, CORRUPTION_RULES)
+        task: TranslationMixingTask = super().setup_task(cfg, **kwargs)
+        task.languages = languages
+        if languages:
+            task.check_shared_dictionary()
+        # Also where nothing is mixed in: the embeddings of a trained model have rows for them.
+        task.sentinels = find_sentinels(task.src_dict, cfg.sentinels, cfg.add_sentinels)
+        find_sentinels(task.tgt_dict, cfg.sentinels, cfg.add_sentinels)
+        if languages:
+            demands = [monolingual_demand(cfg)]
+            check_sentinels(task.sentinels, cfg.sentinels, cfg.mean_span, demands)
+        return task
+
+    def check_shared_dictionary(self) -> None:
+        """Raise ValueError for a second dictionary: corrupted text is source and target at once."""
+        folder = utils.split_paths(self.cfg.data)[0]
+        origin = os.path.join(folder, f"dict.{self.cfg.source_lang}.txt")
+        check_dictionaries(folder, [self.cfg.target_lang], self.src_dict, origin)
+        check_dictionaries(self.cfg.mix_data or folder, self.languages, self.src_dict, origin)
+
+    def load_dataset(
+        self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
+    ) -> None:
+        """Load the stock pairs; mix corrupted text into the training set."""
+        super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        cfg = self.cfg
+        is_mixed = self.languages and cfg.mix_share
+        if not is_mixed or not is_training(split, cfg.train_subset, kwargs):
+            return
+        prefix = os.path.join(cfg.mix_data or utils.split_paths(cfg.data)[0], split)
+        pairs = [f"{cfg.source_lang}-{cfg.target_lang}"]
+        streams: Dict[str, TextStream] = {}
+        for language in self.languages:
+            text = load_monolingual(prefix, language, pairs, self.src_dict, "--mix-monolingual")
+            streams[language] = monolingual_blocks(cfg, text, self.src_dict)
+        corruption = SpanCorruption(cfg.mean_span, self.sentinels, cfg.seed, target_sentinels=False)
+        temperature = cfg.sampling_temperature
+        texts = corrupted_texts(streams, self.src_dict, corruption, split, temperature)
+        limits = (cfg.tokens_per_sample, cfg.tokens_per_sample + 1)
+        self.datasets[split] = MixedBatchesDataset(
+            self.datasets[split], texts, cfg.mix_share, limits, cfg.seed
+        )
+        share = f"{cfg.mix_share} of the batches are corrupted text of {cfg.mix_monolingual}"
+        logger.info(f"{split}: {share}")
