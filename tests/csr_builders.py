@@ -10,11 +10,12 @@ from fairseq.data import Dictionary, ListDataset
 
 from data_prep.pieces import load_model, write_dictionary
 from data_prep.vector_text import WordVectors, write_vectors
-from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset, Switching
-from fairseq_plugins.data.csr_entries import Entries
-from fairseq_plugins.data.csr_text import TextBuilder
-from fairseq_plugins.data.csr_words import MARK, piece_table
-from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig, CodeSwitchingRestoreTask
+from fairseq_plugins.csr.config import CodeSwitchingRestoreConfig
+from fairseq_plugins.csr.neighbours import Entries, read_text
+from fairseq_plugins.csr.noise import Switching
+from fairseq_plugins.csr.restore import CodeSwitchingDataset
+from fairseq_plugins.csr.task import CodeSwitchingRestoreTask
+from fairseq_plugins.csr.words import MARK, classify_pieces
 from tests import builders, nlu_bins
 
 KINDS = 20
@@ -33,7 +34,7 @@ class KnownPieces:
     def __init__(self, symbols):
         self.symbols = symbols
 
-    def normal(self, word):
+    def normalize(self, word):
         return word
 
     def encode(self, words, marked):
@@ -77,25 +78,21 @@ def sentences(symbols, language, count, seed, low=1, high=25):
     return rows
 
 
-def build(texts, symbols, words=2 * KINDS, seed=1, begin=None, **switching):
-    """A dataset of the texts of languages, and what the lexicons cover; ``words`` of each language have an entry."""
-    special = [symbols.bos(), symbols.pad(), symbols.eos()]
-    entries = Entries(KnownPieces(symbols))
-    builder = TextBuilder(symbols.symbols, piece_table(symbols.symbols, symbols.unk(), special), begin)
-    found = []
-    for language, rows in texts.items():
-        other = next(name for name in LANGUAGES if name != language)
-        entries.use(lexicon(language, other, words))
-        found.append(builder.add([Rows(rows)], symbols.index(f"[{language}]"), entries))
-    options = Switching(**{"ratio": 0.35, "mean_span": 3.5, "seed": seed, **switching})
-    counts = [len(rows) for rows in texts.values()]
-    return CodeSwitchingDataset(builder.build(entries.table(), options.ratio), counts, options, symbols), found
+def build(rows, symbols, words=2 * KINDS, bos=None, **switching):
+    """A dataset of the rows of languages; ``words`` of each language have an entry."""
+    entries = Entries(KnownPieces(symbols), classify_pieces(symbols))
+    texts = []
+    for language, sides in rows.items():
+        target = next(name for name in LANGUAGES if name != language)
+        entries.use(lexicon(language, target, words))
+        texts.append(read_text([Rows(sides)], symbols.index(f"[{language}]"), entries, bos))
+    return CodeSwitchingDataset(texts, entries.table(), Switching(**switching), symbols)
 
 
 def corpus(count=60, words=2 * KINDS, seed=1, **options):
     symbols = dictionary()
     texts = {name: sentences(symbols, name, count, place) for place, name in enumerate(LANGUAGES)}
-    return build(texts, symbols, words, seed=seed, **options)[0]
+    return build(texts, symbols, words, seed=seed, **options)
 
 
 def plain(item):

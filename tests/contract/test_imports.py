@@ -17,6 +17,7 @@ ARROWS = {
     "common": frozenset({"ops", "checkpoints", "compat"}),
     "masked_lm": frozenset({"ops", "checkpoints", "common"}),
     "sga": GROUND | {"compat"},
+    "csr": GROUND,
     "modules": frozenset({"ops", "common", "masked_lm"}),
     "data": frozenset({"ops", "common"}),
     "criterions": frozenset({"ops", "common", "scoring"}),
