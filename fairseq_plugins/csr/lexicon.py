@@ -273,10 +273,10 @@ def _is_backwards(coverage: Coverage) -> bool:
     Words that two languages share ("in", "man") are frequent, so that running words mislead:
     distinct words are compared too.
     """
-    known = {form for word in coverage.counts for form in (word, word.lower())}
+    text = {form for word in coverage.counts for form in (word, word.lower())}
     first, second = set(coverage.lexicon), _second_column(coverage.lexicon)
-    first_share = len(known & first) / max(len(first), 1)
-    second_share = len(known & second) / max(len(second), 1)
+    first_share = len(text & first) / max(len(first), 1)
+    second_share = len(text & second) / max(len(second), 1)
     return second_share > 2.0 * first_share and coverage.share_of(second) > coverage.share_of(first)
 
 
@@ -308,7 +308,7 @@ def share_translated(text: Coverage, words: Iterable[str]) -> float:
 
     Only words with an entry count. Returns 1 if there are too few to judge.
     """
-    known = {form for word in words for form in (word, word.lower())}
+    vocabulary = {form for word in words for form in (word, word.lower())}
     frequencies: Dict[str, int] = {}  # source word of the lexicon -> frequency in the text
     for word, count in text.counts.items():
         source = word if word in text.lexicon else word.lower()
@@ -319,6 +319,6 @@ def share_translated(text: Coverage, words: Iterable[str]) -> float:
     translated = sum(
         count
         for source, count in frequencies.items()
-        if any(word in known or word.lower() in known for word in text.lexicon[source])
+        if any({word, word.lower()} & vocabulary for word in text.lexicon[source])
     )
     return translated / max(sum(frequencies.values()), 1)

@@ -10,6 +10,7 @@ import numpy as np
 from sentencepiece import SentencePieceProcessor
 
 from .lexicon import Lexicon
+from .noise import extend_keys
 from .words import (
     MARK,
     PieceTable,
@@ -18,7 +19,6 @@ from .words import (
     find_words,
     ranges,
     row_starts,
-    run_keys,
     spell,
 )
 
@@ -50,11 +50,11 @@ class WordEncoder:
 
     def __init__(self, model: SentencePieceProcessor, dictionary: Any):
         self.dictionary = dictionary
-        known = {model.id_to_piece(number) for number in range(model.get_piece_size())}
+        vocabulary = {model.id_to_piece(number) for number in range(model.get_piece_size())}
         pieces = [
             symbol for symbol in dictionary.symbols[dictionary.nspecial :] if not _is_added(symbol)
         ]
-        foreign = [piece for piece in pieces if piece not in known]
+        foreign = [piece for piece in pieces if piece not in vocabulary]
         if len(foreign) > MOST_FOREIGN * len(pieces):
             raise ValueError(
                 f"--sentencepiece-model: {len(foreign)} of the {len(pieces)} pieces of the "
@@ -118,7 +118,7 @@ class Entries:
         source: its source words and their beginnings.
         counts: words that can be looked up -> frequency in the text so far.
         usable, unusable: neighbours without and with ``<unk>``, of the words in the text so far.
-        same: usable neighbours that are the word itself.
+        identical: usable neighbours that are the word itself.
     """
 
     def __init__(self, encoder: Any, pieces: PieceTable):
@@ -136,7 +136,7 @@ class Entries:
         beginnings = {word[:end] for word in self.lexicon for end in range(1, len(word))}
         self.source = SourceWords(self.lexicon, beginnings)
         self.counts: Dict[str, int] = {}
-        self.usable = self.unusable = self.same = 0
+        self.usable = self.unusable = self.identical = 0
         self._runs: Dict[int, Tuple[str, int]] = {}  # key of a run of pieces -> text, entry
         self._numbers: Dict[Tuple[str, bool], int] = {}  # word, with the mark or not -> entry
 
@@ -152,7 +152,7 @@ class Entries:
         Returns:
             (W,) int64.
         """
-        wholes = np.flatnonzero(words.whole)
+        wholes = np.flatnonzero(words.is_whole)
         keys = run_keys(tokens, words)[wholes]
         keys, sample, inverse = np.unique(keys, return_index=True, return_inverse=True)
         counts = np.bincount(inverse)
@@ -189,7 +189,7 @@ class Entries:
             self.usable += len(usable)
             self.unusable += len(rows) - len(usable)
             for neighbour, row in zip(self.lexicon[word], rows):
-                self.same += row is not None and self.encoder.normalize(neighbour) == word
+                self.identical += row is not None and self.encoder.normalize(neighbour) == word
         if not usable:
             return NO_ENTRY
         self._sizes.append(len(usable))
@@ -205,6 +205,18 @@ class Entries:
         return NeighbourTable(
             neighbours, row_starts(lengths), np.array(pieces, dtype=np.int64), longest
         )
+
+
+def run_keys(tokens: np.ndarray, words: Words) -> np.ndarray:
+    """Hash the pieces of whole words: equal runs have equal keys. (W,) uint64."""
+    keys = np.zeros(len(words.starts), dtype=np.uint64)
+    longer = np.flatnonzero(words.is_whole)
+    place = 0
+    while len(longer):
+        keys[longer] = extend_keys(keys[longer], tokens[words.starts[longer] + place])
+        place += 1
+        longer = longer[words.pieces[longer] > place]
+    return keys
 
 
 # ---- Texts. ----

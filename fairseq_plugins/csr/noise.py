@@ -17,7 +17,7 @@ import numpy as np
 
 
 class Switching(NamedTuple):
-    """How words are replaced; the defaults are the paper's."""
+    """Options of the noise; the defaults are the paper's."""
 
     ratio: float = 0.35  # share of a sentence's words, in (0, 1]
     mean_span: float = 3.5  # mean of the Poisson law of the spans, in words
@@ -25,7 +25,7 @@ class Switching(NamedTuple):
 
 
 class Purpose(IntEnum):
-    """What a random number decides; two purposes share none."""
+    """Decisions of random numbers; two purposes share none."""
 
     BUDGET = 0  # whether the number of replaced words is rounded up or down
     LENGTHS = 1  # the length of each span
@@ -77,19 +77,19 @@ def choose_words(
     gap_numbers = np.arange(int(gaps.max()))  # G
 
     chance = uniforms(stream, Purpose.LENGTHS, np.arange(most_replaced))
-    lengths = cut_spans(distribution, chance, budget, gaps)  # B K
+    lengths = draw_spans(distribution, chance, budget, gaps)  # B K
     chance = uniforms(stream, Purpose.PLACES, gap_numbers)  # B G
     chance[gap_numbers >= gaps[:, None]] = 2.0  # behind all gaps that exist
     gap = np.argsort(chance, axis=1)[:, : lengths.shape[1]]  # B K, of each span
     replaced = np.zeros(chance.shape, dtype=np.int64)  # B G, words replaced in each gap
     np.put_along_axis(replaced, gap, lengths, axis=1)
 
-    chosen = np.arange(most_words) < covered[:, None]  # B C
+    is_replaced = np.arange(most_words) < covered[:, None]  # B C
     # Behind each gap but the last lies one word that stays.
     staying = gap_numbers + np.cumsum(replaced, axis=1)  # B G
     row, number = np.nonzero(gap_numbers < gaps[:, None] - 1)
-    chosen[row, staying[row, number]] = False
-    return chosen
+    is_replaced[row, staying[row, number]] = False
+    return is_replaced
 
 
 def budgets(words: np.ndarray, covered: np.ndarray, ratio: float, chance: np.ndarray) -> np.ndarray:
@@ -117,7 +117,7 @@ def span_distribution(mean: float) -> np.ndarray:
     return below / below[-1]
 
 
-def cut_spans(
+def draw_spans(
     distribution: np.ndarray, chance: np.ndarray, budget: np.ndarray, gaps: np.ndarray
 ) -> np.ndarray:
     """Draw spans until their lengths reach the budget, at most one per gap.
@@ -131,11 +131,13 @@ def cut_spans(
         (B, K) int64, lengths whose sum is the budget; 0 = no more spans.
     """
     lengths = 1 + np.searchsorted(distribution, chance, side="right")  # B N
-    left = budget[:, None] - (np.cumsum(lengths, axis=1) - lengths)  # B N, before each span
-    spans = np.minimum((left > 0).sum(axis=1), gaps)[:, None]  # B 1
-    number = np.arange(int(spans.max()))  # K
-    lengths, left = lengths[:, : len(number)], left[:, : len(number)]
-    return np.where(number < spans - 1, lengths, np.where(number == spans - 1, left, 0))
+    remaining = budget[:, None] - (np.cumsum(lengths, axis=1) - lengths)  # B N, before each span
+    spans = np.minimum((remaining > 0).sum(axis=1), gaps)  # B
+    number = np.arange(chance.shape[1])  # N
+    is_last, is_unused = number == spans[:, None] - 1, number >= spans[:, None]  # B N
+    lengths[is_last] = remaining[is_last]
+    lengths[is_unused] = 0
+    return lengths[:, : int(spans.max())]
 
 
 # ---- Neighbours. ----
@@ -145,7 +147,7 @@ def choose_neighbours(counts: np.ndarray, stream: np.ndarray, word: np.ndarray) 
     """Choose one of the neighbours of each replaced word; all are equally likely.
 
     Args:
-        counts: (K,) int, neighbours of each word, at most k.
+        counts: (K,) int, neighbours of each word, at most k per lexicon.
         stream: (K,) uint64, that of the word's sentence.
         word: (K,) int, number of the word among those of its sentence that have an entry.
 

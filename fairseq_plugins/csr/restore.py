@@ -148,11 +148,11 @@ class CodeSwitchingDataset(EpochDataset):
         target = text.tokens[ranges(self._starts[rows], lengths)].astype(np.int64)  # N
         words, covered = text.words[rows], text.covered[rows]  # B
         stream = streams(self._address, numbers)  # B
-        chosen = choose_words(
+        is_replaced = choose_words(
             words, covered, self.switching.ratio, self._distribution, stream
         )  # B C
 
-        sentence, number = np.nonzero(chosen)  # K, the words that are replaced
+        sentence, number = np.nonzero(is_replaced)  # K, the words that are replaced
         word = self._first_word[rows][sentence] + number  # K, among all words with an entry
         first_neighbour = table.neighbours[text.entries[word]]  # K
         counts = table.neighbours[text.entries[word] + 1] - first_neighbour

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class Stages(NamedTuple):
-    """When the first stage ends."""
+    """The length of the first stage, in batches of each epoch."""
 
     updates: int  # of the first stage, at least 1
     update_freq: Sequence[int]  # batches per update, by epoch; the last holds for all later epochs

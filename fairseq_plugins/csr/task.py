@@ -140,7 +140,8 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
             logger.info(
                 f"{split} {language}: {len(text.lengths)} sentences, {coverage.words} words, "
                 f"{100 * coverage.share:.1f} % of them with an entry; {entries.usable} candidates "
-                f"({entries.same} are the word itself), {entries.unusable} more left out with <unk>"
+                f"({entries.identical} are the word itself), {entries.unusable} more left out "
+                "with <unk>"
             )
             check_coverage(coverage, f"{split} {language}")
             texts.append(text)

@@ -3,14 +3,13 @@
 Sentences lie one behind another in flat arrays. Letters: N tokens, R sentences, W words.
 """
 
-from typing import Container, List, NamedTuple, Sequence, Tuple
+from typing import Container, List, NamedTuple, Sequence
 
 import numpy as np
 import regex
 from fairseq.data import Dictionary
 
 from ..ops.scripts import JOINERS, SPACELESS, WORD
-from .noise import extend_keys
 
 MARK = "▁"
 """Sentencepiece's blank: the mark of a word's beginning."""
@@ -71,20 +70,22 @@ def classify_pieces(dictionary: Dictionary) -> PieceTable:
     ``<unk>`` may be any text: it belongs to the word around it, which is then not looked up.
     ``<s>``, ``<pad>`` and ``</s>`` are no text.
     """
-    rows = [_classify(symbol) for symbol in dictionary.symbols]
-    rows[dictionary.unk()] = (False, True, True, False, True, False)
-    for special in (dictionary.bos(), dictionary.pad(), dictionary.eos()):
-        rows[special] = (False,) * len(rows[special])
-    return PieceTable(dictionary.symbols, *np.array(rows, dtype=bool).T)
-
-
-def _classify(symbol: str) -> Tuple[bool, ...]:
-    """Return the fields of :class:`PieceTable` for one piece."""
-    marked = symbol.startswith(MARK)
-    text = symbol[1:] if marked else symbol
-    opens, closes = is_word(text[:1]), is_word(text[-1:]) or not text
-    pure = is_word(text) or (marked and not text)
-    return marked, opens, closes, pure, any(map(is_word, text)), is_spaceless(text)
+    symbols = dictionary.symbols
+    texts = [symbol.removeprefix(MARK) for symbol in symbols]
+    table = PieceTable(
+        symbols,
+        marked=np.array([symbol.startswith(MARK) for symbol in symbols]),
+        opens=np.array([is_word(text[:1]) for text in texts]),
+        closes=np.array([is_word(text[-1:]) or not text for text in texts]),
+        pure=np.array([is_word(text) or symbol == MARK for text, symbol in zip(texts, symbols)]),
+        letters=np.array([any(map(is_word, text)) for text in texts]),
+        spaceless=np.array([is_spaceless(text) for text in texts]),
+    )
+    unknown = dictionary.unk()
+    for kinds in table[1:]:
+        kinds[[dictionary.bos(), dictionary.pad(), dictionary.eos(), unknown]] = False
+    table.opens[unknown] = table.closes[unknown] = table.letters[unknown] = True
+    return table
 
 
 def spell(table: PieceTable, pieces: np.ndarray) -> str:
@@ -107,7 +108,7 @@ class Words(NamedTuple):
 
     starts: np.ndarray  # (W,) int64, first piece, counted through all sentences
     pieces: np.ndarray  # (W,) int64, at least 1
-    whole: np.ndarray  # (W,) bool, True = has characters of words alone: can be looked up
+    is_whole: np.ndarray  # (W,) bool, True = has characters of words alone: can be looked up
 
 
 def find_words(
@@ -144,8 +145,8 @@ def find_words(
     first = np.flatnonzero(~joined)
     pieces = np.diff(first, append=len(tokens))
     is_text = np.logical_or.reduceat(table.letters[tokens], first)
-    whole = np.logical_and.reduceat(table.pure[tokens], first) & (pieces <= LONGEST)
-    return Words(first[is_text], pieces[is_text], whole[is_text])
+    is_whole = np.logical_and.reduceat(table.pure[tokens], first) & (pieces <= LONGEST)
+    return Words(first[is_text], pieces[is_text], is_whole[is_text])
 
 
 def _inside_entries(
@@ -184,15 +185,3 @@ def _longest_match(pieces: Sequence[str], source: SourceWords) -> int:
         if text not in source.beginnings:
             break
     return longest
-
-
-def run_keys(tokens: np.ndarray, words: Words) -> np.ndarray:
-    """Hash the pieces of whole words: equal runs have equal keys. (W,) uint64."""
-    keys = np.zeros(len(words.starts), dtype=np.uint64)
-    longer = np.flatnonzero(words.whole)
-    place = 0
-    while len(longer):
-        keys[longer] = extend_keys(keys[longer], tokens[words.starts[longer] + place])
-        place += 1
-        longer = longer[words.pieces[longer] > place]
-    return keys

@@ -61,10 +61,10 @@ def test_look_up_is_exact_then_lower_cased():
     assert {entries.number(word, True) for word in ("none", "house", "CATS")} == {NO_ENTRY}
     assert entries.unusable == 1
     assert entries.number("Cat", True) == 3
-    assert (entries.unusable, entries.usable, entries.same) == (3, 3, 0)
+    assert (entries.unusable, entries.usable, entries.identical) == (3, 3, 0)
     entries.use({"dog": ["d5", "e1f2"], "d7": ["d7", "d8"]})
     assert entries.number("dog", True) == 4, "of another language"
-    assert entries.number("d7", True) == 5 and entries.same == 1, "the lexicon says so"
+    assert entries.number("d7", True) == 5 and entries.identical == 1, "the lexicon says so"
     table = entries.table()
     rows = np.split(table.pieces, table.starts[1:-1])
     words = ["▁d1", "▁d2", "d2", "▁d3", "▁d5", "▁e1 f2", "▁d7", "▁d8"]
