@@ -5,9 +5,9 @@ Read beside the paper, in this order::
     config.py      III-B, IV-A  options (35 %, spans of 3.5 words, k neighbours) and their rules
     lexicon.py     III-B        the translation vocabulary: its files, and does it fit the text?
                                 (``data_prep/lexicon.sh`` learns it)
-    words.py       III-B a      words in rows of pieces; a word without an entry stays as it is
-    neighbours.py  III-B a      the k neighbours of a word, as pieces
-    noise.py       III-B a      spans until 35 % of the words are replaced, each by a neighbour
+    words.py       III-B a      the words in sentences of pieces
+    neighbours.py  III-B a      which words have an entry (the others stay), and the k neighbours
+    noise.py       III-B a      spans until 35 % of the words are replaced; one of k neighbours
     restore.py     Eq. 3        the dataset: source X', target X; ``describe`` prints a batch
     stages.py      III-B b      when restore ends and fine-tuning begins in one run
     task.py        III-B b      ``code_switching_restore``: reads, checks, logs

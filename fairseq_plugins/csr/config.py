@@ -78,9 +78,9 @@ def _lacks(cfg: Any, *languages: str) -> bool:
     return not set(languages) <= set(cfg.langs.split(","))
 
 
-LACKING = (
-    "--langs {langs} lacks it, so that the dictionary has no id for it; valid: the languages of "
-    "the pretrained model, in its order"
+NO_ID = (
+    "so that the dictionary has no id for it; valid: the languages of the pretrained model, in its "
+    "order"
 )
 
 RULES = (
@@ -102,12 +102,18 @@ RULES = (
     ),
     Rule(
         lambda o: bool(o.restore_langs) and _lacks(o, *split_names(o.restore_langs)),
-        "--restore-langs {restore_langs}: of one of them, " + LACKING,
+        "--restore-langs {restore_langs}: --langs {langs} lacks one of them, " + NO_ID,
     ),
 )
 
 LANGUAGE_RULES = (
-    Rule(lambda o: _lacks(o, o.source_lang), "--source-lang {source_lang}: " + LACKING),
-    Rule(lambda o: _lacks(o, o.target_lang), "--target-lang {target_lang}: " + LACKING),
+    Rule(
+        lambda o: _lacks(o, o.source_lang),
+        "--source-lang {source_lang}: --langs {langs} lacks it, " + NO_ID,
+    ),
+    Rule(
+        lambda o: _lacks(o, o.target_lang),
+        "--target-lang {target_lang}: --langs {langs} lacks it, " + NO_ID,
+    ),
 )
 """Rules for the two languages, which fairseq takes from the data-bin if no option names them."""

@@ -3,19 +3,9 @@
 Pure Python, because ``data_prep`` uses it too. ``data_prep/lexicon.sh`` learns a lexicon.
 """
 
+from os import PathLike
 from pathlib import Path
-from typing import (
-    Container,
-    Dict,
-    Iterable,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-    Union,
-)
+from typing import Container, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 Lexicon = Dict[str, List[str]]
 """Source word -> its nearest words of the other language, by rank."""
@@ -36,7 +26,7 @@ FEWEST_JUDGED = 50
 # ---- Files. ----
 
 
-def read_lexicon(path: Union[str, Path], top: Optional[int] = None) -> Lexicon:
+def read_lexicon(path: Union[str, "PathLike[str]"], top: Optional[int] = None) -> Lexicon:
     """Read a lexicon in UTF-8.
 
     A line is ``source<TAB>target<TAB>score<TAB>rank``, or a pair as in MUSE's dictionaries: two
@@ -197,8 +187,7 @@ def read_lexicons(files: Sequence[LexiconFile], top: Optional[int] = None) -> Le
     return merged
 
 
-def join_paths(files: Sequence[LexiconFile]) -> str:
-    """List the paths for a message."""
+def _join_paths(files: Sequence[LexiconFile]) -> str:
     return ", ".join(str(file.path) for file in files)
 
 
@@ -258,7 +247,7 @@ def check_coverage(coverage: Coverage, name: str) -> None:
             "lexicon"
         )
     raise ValueError(
-        f"--lexicon {join_paths(coverage.files)}: {100 * coverage.share:.1f} % of the words of "
+        f"--lexicon {_join_paths(coverage.files)}: {100 * coverage.share:.1f} % of the words of "
         f"{name} have an entry; {reason}"
     )
 
@@ -291,24 +280,25 @@ def check_targets(texts: Sequence[Coverage]) -> None:
     names = {name for text in texts for name in short_names(text.language)}
     for text in texts:
         targets = {file.target for file in text.files}
-        peers = [peer.counts for peer in texts if peer is not text]
         if not targets <= names:
             continue
-        share = share_translated(text, (word for counts in peers for word in counts))
+        share = share_translated(text, [peer for peer in texts if peer is not text])
         if share < LEAST_TRANSLATED:
             raise ValueError(
-                f"--lexicon {join_paths(text.files)}: the text of {', '.join(sorted(targets))} has "
-                f"a candidate for {100 * share:.1f} % of the words with an entry; valid: at least "
-                f"{100 * LEAST_TRANSLATED:.0f} %. It looks like a lexicon into another language"
+                f"--lexicon {_join_paths(text.files)}: the text of {', '.join(sorted(targets))} "
+                f"has a candidate for {100 * share:.1f} % of the words with an entry; valid: at "
+                f"least {100 * LEAST_TRANSLATED:.0f} %. It looks like a lexicon into another "
+                "language"
             )
 
 
-def share_translated(text: Coverage, words: Iterable[str]) -> float:
-    """Compute the share of running words that have a neighbour among ``words`` of other texts.
+def share_translated(text: Coverage, peers: Sequence[Coverage]) -> float:
+    """Compute the share of running words that have a neighbour in the texts of ``peers``.
 
     Only words with an entry count. Returns 1 if there are too few to judge.
     """
-    vocabulary = {form for word in words for form in (word, word.lower())}
+    words = {word for peer in peers for word in peer.counts}
+    vocabulary = words | {word.lower() for word in words}
     frequencies: Dict[str, int] = {}  # source word of the lexicon -> frequency in the text
     for word, count in text.counts.items():
         source = word if word in text.lexicon else word.lower()

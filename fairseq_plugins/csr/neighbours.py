@@ -7,6 +7,7 @@ does not count. Letters: N tokens, R sentences, W words, E entries, K neighbours
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
+from fairseq.data.indexed_dataset import MMapIndexedDataset
 from sentencepiece import SentencePieceProcessor
 
 from .lexicon import Lexicon
@@ -71,14 +72,9 @@ class WordEncoder:
         return str(self._unmarking.normalize(word)).replace(MARK, " ").strip()
 
     def encode(self, words: Sequence[str], marked: bool) -> List[Optional[List[int]]]:
-        """Cut words into pieces.
+        """Return the ids of each word's pieces; None for a word that needs ``<unk>``.
 
-        Args:
-            words: to be cut.
-            marked: True = the first piece has the mark of a word's beginning.
-
-        Returns:
-            The ids of each word's pieces; None for a word that needs ``<unk>``.
+        ``marked``: True = the first piece has the mark of a word's beginning.
         """
         model = self._marking if marked else self._unmarking
         ids = []
@@ -141,16 +137,9 @@ class Entries:
         self._numbers: Dict[Tuple[str, bool], int] = {}  # word, with the mark or not -> entry
 
     def find(self, tokens: np.ndarray, words: Words) -> np.ndarray:
-        """Return the number of each word's entry; ``NO_ENTRY`` if it has none.
+        """Return the number of each word's entry; ``NO_ENTRY`` if it has none. (W,) int64.
 
-        Each distinct run of pieces is looked up once.
-
-        Args:
-            tokens: (N,) int.
-            words: their words, see :func:`.words.find_words`.
-
-        Returns:
-            (W,) int64.
+        Each distinct run of pieces is looked up once. ``words``: those of the ``tokens`` (N,).
         """
         wholes = np.flatnonzero(words.is_whole)
         keys = run_keys(tokens, words)[wholes]
@@ -171,9 +160,7 @@ class Entries:
     def number(self, text: str, marked: bool) -> int:
         """Return the number of a word's entry, ``NO_ENTRY`` if it has none.
 
-        Args:
-            text: the word, without marks.
-            marked: True = the word begins with the mark, and so shall its neighbours.
+        ``marked``: True = the word begins with the mark, and so shall its neighbours.
         """
         word = text if text in self.lexicon else text.lower()
         if word not in self.lexicon:
@@ -262,10 +249,10 @@ def read_text(
         sentence = np.searchsorted(starts, words.starts, side="right") - 1  # W
         covered = numbers != NO_ENTRY
         places = words.starts - starts[sentence] + (bos is not None)
-        longer, longer_lengths = _add_ends(tokens, lengths, language, bos)
+        tokens, lengths = _add_ends(tokens, lengths, language, bos)
         part = SwitchText(
-            longer.astype(np.uint16 if len(entries.pieces.symbols) <= 1 << 16 else np.int32),
-            lengths=longer_lengths,
+            tokens.astype(np.uint16 if len(entries.pieces.symbols) <= 1 << 16 else np.int32),
+            lengths,
             words=np.bincount(sentence, minlength=len(lengths)),
             covered=np.bincount(sentence[covered], minlength=len(lengths)),
             places=places[covered],
@@ -296,9 +283,9 @@ def _chunks(texts: Sequence[Any]) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
         sizes = np.asarray(text.sizes).astype(np.int64)
         if len(sizes) == 0:
             yield sizes, sizes
-        flat = _mapped_tokens(text, sizes)
-        starts = row_starts(sizes)
-        row = 0
+            continue
+        starts, row = row_starts(sizes), 0
+        flat = _mapped_tokens(text, starts)
         while row < len(sizes):
             end = max(int(np.searchsorted(starts, starts[row] + CHUNK, side="right")) - 1, row + 1)
             if flat is not None:
@@ -309,16 +296,14 @@ def _chunks(texts: Sequence[Any]) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
             row = end
 
 
-def _mapped_tokens(text: Any, sizes: np.ndarray) -> Optional[np.ndarray]:
+def _mapped_tokens(text: Any, starts: np.ndarray) -> Optional[np.ndarray]:
     """Return the file of a memory-mapped dataset whose rows lie one behind another, else None.
 
     It spares a look at every row.
     """
-    index, buffer = getattr(text, "_index", None), getattr(text, "_bin_buffer", None)
-    pointers = getattr(index, "_pointers", None)
-    if index is None or buffer is None or pointers is None or len(sizes) == 0:
+    if not isinstance(text, MMapIndexedDataset):
         return None
-    dtype = np.dtype(index.dtype)
-    if not np.array_equal(pointers, row_starts(sizes)[:-1] * dtype.itemsize):
+    dtype = np.dtype(text._index.dtype)
+    if not np.array_equal(text._index._pointers, starts[:-1] * dtype.itemsize):
         return None
-    return np.frombuffer(buffer, dtype=dtype, count=int(sizes.sum()))
+    return np.frombuffer(text._bin_buffer, dtype=dtype, count=int(starts[-1]))

@@ -148,9 +148,8 @@ class CodeSwitchingDataset(EpochDataset):
         target = text.tokens[ranges(self._starts[rows], lengths)].astype(np.int64)  # N
         words, covered = text.words[rows], text.covered[rows]  # B
         stream = streams(self._address, numbers)  # B
-        is_replaced = choose_words(
-            words, covered, self.switching.ratio, self._distribution, stream
-        )  # B C
+        ratio = self.switching.ratio
+        is_replaced = choose_words(words, covered, ratio, self._distribution, stream)  # B C
 
         sentence, number = np.nonzero(is_replaced)  # K, the words that are replaced
         word = self._first_word[rows][sentence] + number  # K, among all words with an entry
@@ -213,14 +212,9 @@ class CodeSwitchingDataset(EpochDataset):
     def filter_indices_by_size(
         self, indices: np.ndarray, max_sizes: Any
     ) -> Tuple[np.ndarray, List[int]]:
-        """Leave out items whose target is, or whose source could be, too long.
+        """Return the items that stay, and those whose target is, or source may get, too long.
 
-        Args:
-            indices: (N,) int64.
-            max_sizes: limits of source and target, or one for both.
-
-        Returns:
-            The indices that stay, and those that are left out.
+        ``max_sizes``: limits of source and target, or one for both.
         """
         return data_utils.filter_paired_dataset_indices_by_size(
             self.sizes, self.lengths, indices, max_sizes
@@ -242,16 +236,9 @@ class CodeSwitchingDataset(EpochDataset):
 def replace_words(
     target: np.ndarray, lengths: np.ndarray, replacements: Replacements, table: NeighbourTable
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """Write neighbours in place of words.
+    """Write neighbours in place of words: targets (N,) and lengths (B,) become sources.
 
-    Args:
-        target: (N,) int64, sentences one behind another.
-        lengths: (B,) int64, their tokens.
-        replacements: words and neighbours.
-        table: pieces of the neighbours.
-
-    Returns:
-        The sources one behind another, (M,) int64, and their lengths, (B,) int64.
+    Returns the sources, (M,) int64, and their lengths, (B,) int64.
     """
     first, neighbour = replacements.first, replacements.neighbour
     pieces = table.starts[neighbour + 1] - table.starts[neighbour]  # K, of the neighbours
@@ -261,9 +248,8 @@ def replace_words(
     times[first] = pieces
     source = np.repeat(target, times)  # M
     ends = np.cumsum(times)  # N, in the source
-    source[ranges(ends[first] - pieces, pieces)] = table.pieces[
-        ranges(table.starts[neighbour], pieces)
-    ]
+    new = table.pieces[ranges(table.starts[neighbour], pieces)]
+    source[ranges(ends[first] - pieces, pieces)] = new
     return source, np.diff(ends[row_starts(lengths)[1:] - 1], prepend=0)
 
 

@@ -84,15 +84,10 @@ class StageSwitch:
         self.has_warned = False
 
     def begin_step(self, is_restore: bool, update_num: int, optimizer: Any) -> None:
-        """Prepare a batch.
+        """Prepare a batch, which ``update_num`` updates precede.
 
         The reset happens for each batch of the switching update. No update lies between them, so
         that this is one reset, also after a resume.
-
-        Args:
-            is_restore: True = a batch of the first stage.
-            update_num: updates before this batch.
-            optimizer: fairseq's.
         """
         if update_num == self.restore_updates:
             reset_moments(optimizer.optimizer)

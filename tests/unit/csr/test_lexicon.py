@@ -28,8 +28,8 @@ RANKED = "dog\tKöter\t0.2\t2\r\ndog\tHund\t0.9\t1\r\ncat\tKatze\t0.5\t10\r\ncat
     ("dog Hund\ncat Katze\n", "utf-8-sig", None, {"dog": ["Hund"], "cat": ["Katze"]}),
 )
 def test_both_forms(tmp_path, text, encoding, top, lexicon):
-    read = read_lexicon(write(tmp_path / "l.tsv", text, encoding), top)
-    assert read == lexicon and list(read) == list(lexicon)
+    content = read_lexicon(write(tmp_path / "l.tsv", text, encoding), top)
+    assert content == lexicon and list(content) == list(lexicon)
 
 
 @pytest.mark.cases(

@@ -26,11 +26,11 @@ def grid(seed, epoch, purpose, items, places):
 
 
 def test_numbers_are_a_function_of_their_address():
-    whole = grid(1, 2, 1, 9, 7)
-    assert uniforms(streams(epoch_address(1, 2), [4]), 1, np.array([5]))[0] == whole[4, 5]
+    numbers = grid(1, 2, 1, 9, 7)
+    assert uniforms(streams(epoch_address(1, 2), [4]), 1, np.array([5]))[0] == numbers[4, 5]
     addresses = (2, 2, 1), (1, 3, 1), (2, 1, 1), (1, 2, 2), (-1, 2, 1)
-    others = [grid(*address, 9, 7) for address in addresses]
-    assert len(np.unique(np.stack([whole, *others]))) == 6 * 63
+    grids = [grid(*address, 9, 7) for address in addresses]
+    assert len(np.unique(np.stack([numbers, *grids]))) == 6 * 63
 
 
 def test_numbers_are_uniform_and_independent():

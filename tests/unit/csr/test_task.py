@@ -52,9 +52,9 @@ def test_sentences_of_both_languages(corpus):
 
 
 def test_monolingual_text_and_numbered_sets_are_read(corpus, tmp_path):
-    folder, cut = tmp_path / "bin", load_model(corpus.model)
+    folder, model = tmp_path / "bin", load_model(corpus.model)
     shutil.copytree(corpus.data, folder)
-    csr_builders.write_pair(folder, "train1", csr_builders.texts(5, 77), cut)
+    csr_builders.write_pair(folder, "train1", csr_builders.texts(5, 77), model)
     assert len(load(setup(corpus, data=str(folder)))) == 96
     assert len(load(setup(corpus, data=str(folder)), combine=True)) == 106
     for kind in ("bin", "idx"):
@@ -88,9 +88,10 @@ def test_shares_are_those_of_all_processes(corpus):
 
 
 def test_a_lexicon_that_does_not_fit_is_refused(corpus, tmp_path):
-    turned = [*(" ".join(pair.split()[::-1]) for pair in csr_builders.WORDS[1:]), "the the"]
+    reversed_pairs = [*(" ".join(pair.split()[::-1]) for pair in csr_builders.WORDS[1:]), "the the"]
     for words, message in (
-        (turned, "opposite direction"),
+        (reversed_pairs, "opposite direction"),
+        ([*reversed_pairs, "the ЖЖ"], "opposite direction"),
         (
             ["chien Hund", "chat Katze"],
             r"words are (\w+, ){4}\w+, the lexicon's first chien, chat: another language",
@@ -127,7 +128,7 @@ def test_options_and_files_are_checked(corpus, tmp_path):
         ({"langs": "en,de,en"}, "--langs must name each language once; got en,de,en"),
         (
             {"restore_langs": "en,fr"},
-            "--restore-langs en,fr: of one of them, --langs en,de lacks it",
+            "--restore-langs en,fr: --langs en,de lacks one of them",
         ),
         ({"restore_langs": "en,en"}, "--restore-langs must name each once; got en,en"),
         ({"sentencepiece_model": ""}, r"--sentencepiece-model \(empty\): there is no such file"),
@@ -149,8 +150,8 @@ def test_the_languages_of_the_start_and_of_the_checkpoint_are_compared(
             None, from_checkpoint
         )
 
-    stored = {"_name": "multilingual_denoising", "langs": "en,de", "add_lang_token": True}
-    nlu_builders.stock_checkpoint(path, model, stored)
+    options = {"_name": "multilingual_denoising", "langs": "en,de", "add_lang_token": True}
+    nlu_builders.stock_checkpoint(path, model, options)
     assert build("en,de") == build("de,en", from_checkpoint=True) == "built"
     with pytest.raises(ValueError, match="--langs de,en: .*pretrained.pt was trained with en,de"):
         build("de,en")

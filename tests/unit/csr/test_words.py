@@ -28,7 +28,9 @@ def cut(*rows, lexicon=(), end=("</s>",)):
     beginnings = {word[:end] for word in lexicon for end in range(1, len(word))}
     words = find_words(tokens, starts, TABLE, SourceWords(set(lexicon), beginnings))
     runs = [tokens[start : start + pieces] for start, pieces in zip(words.starts, words.pieces)]
-    return [(spell(TABLE, run), len(run), bool(whole)) for run, whole in zip(runs, words.is_whole)]
+    return [
+        (spell(TABLE, run), len(run), bool(is_whole)) for run, is_whole in zip(runs, words.is_whole)
+    ]
 
 
 @pytest.mark.cases(
