@@ -20,10 +20,10 @@ import torch
 from fairseq.data import Dictionary, FairseqDataset
 from fairseq.tasks.translation import load_langpair_dataset
 
-from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset, Switching
-from fairseq_plugins.data.csr_entries import Entries
-from fairseq_plugins.data.csr_text import TextBuilder
-from fairseq_plugins.data.csr_words import MARK, piece_table
+from fairseq_plugins.csr.neighbours import Entries, read_text
+from fairseq_plugins.csr.noise import Switching
+from fairseq_plugins.csr.restore import CodeSwitchingDataset
+from fairseq_plugins.csr.words import MARK, classify_pieces
 
 from . import report
 from .datasets import SEED, run_epoch, write_rows
@@ -48,7 +48,7 @@ class FixedEncoder:
     def __init__(self, pieces: Dict[str, List[int]]):
         self.pieces = pieces
 
-    def normal(self, word: str) -> str:
+    def normalize(self, word: str) -> str:
         """Return the word."""
         return word
 
@@ -113,18 +113,16 @@ def build_restore(rows: int, vocab: int) -> CodeSwitchingDataset:
     symbols = build_dictionary(vocab)
     words = draw_words(symbols, vocab, generator)
     names = list(words)
-    entries = Entries(FixedEncoder(words))
-    special = [symbols.bos(), symbols.pad(), symbols.eos()]
-    builder = TextBuilder(symbols.symbols, piece_table(symbols.symbols, symbols.unk(), special))
+    entries = Entries(FixedEncoder(words), classify_pieces(symbols))
+    texts = []
     for language in LANGUAGES:
         candidates = generator.integers(len(names), size=(len(names), CANDIDATES)).tolist()
         entries.use({name: [names[n] for n in row] for name, row in zip(names, candidates)})
-        texts = draw_texts(list(words.values()), rows, generator)
-        dataset = RowDataset([[*text, symbols.eos()] for text in texts])
-        builder.add([dataset], symbols.add_symbol(f"[{language}]"), entries)
-    text = builder.build(entries.table(), RATIO)
+        sentences = draw_texts(list(words.values()), rows, generator)
+        dataset = RowDataset([[*sentence, symbols.eos()] for sentence in sentences])
+        texts.append(read_text([dataset], symbols.add_symbol(f"[{language}]"), entries))
     switching = Switching(RATIO, SPAN, SEED)
-    return CodeSwitchingDataset(text, [rows] * len(LANGUAGES), switching, symbols)
+    return CodeSwitchingDataset(texts, entries.table(), switching, symbols)
 
 
 def build_pairs(folder: Path, restore: CodeSwitchingDataset) -> FairseqDataset:

@@ -115,7 +115,7 @@ def read_candidates(
         InputError: no such file, not UTF-8, a line with other columns, fewer than two source words.
     """
     with package():
-        from fairseq_plugins.data.csr_lexicon import read_lexicon
+        from fairseq_plugins.csr.lexicon import read_lexicon
     try:
         found = read_lexicon(path, None if lower else top)
     except ValueError as error:

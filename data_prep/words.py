@@ -31,7 +31,7 @@ VALID = f"{CHARACTER}, {SPACES} (the text is segmented already) or MODULE:FUNCTI
 @cache
 def _is_spaceless() -> Callable[[str], bool]:
     with package():  # imports fairseq: only where it is needed
-        from fairseq_plugins.data.csr_lexicon import is_spaceless
+        from fairseq_plugins.csr.words import is_spaceless
 
     return is_spaceless
 

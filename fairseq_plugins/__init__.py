@@ -31,7 +31,7 @@ def register() -> None:
     from .sga import many_pairs
 
     # CSR
-    from .tasks import code_switching_restore
+    from .csr import task
 
     # DeltaLM
     from .deltalm import mixing, span_corruption, temperature

@@ -10,11 +10,12 @@ from fairseq.data import Dictionary, ListDataset
 
 from data_prep.pieces import load_model, write_dictionary
 from data_prep.vector_text import WordVectors, write_vectors
-from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset, Switching
-from fairseq_plugins.data.csr_entries import Entries
-from fairseq_plugins.data.csr_text import TextBuilder
-from fairseq_plugins.data.csr_words import MARK, piece_table
-from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig, CodeSwitchingRestoreTask
+from fairseq_plugins.csr.config import CodeSwitchingRestoreConfig
+from fairseq_plugins.csr.neighbours import Entries, read_text
+from fairseq_plugins.csr.noise import Switching
+from fairseq_plugins.csr.restore import CodeSwitchingDataset
+from fairseq_plugins.csr.task import CodeSwitchingRestoreTask
+from fairseq_plugins.csr.words import MARK, classify_pieces
 from tests import builders, nlu_bins
 
 KINDS = 20
@@ -33,7 +34,7 @@ class KnownPieces:
     def __init__(self, symbols):
         self.symbols = symbols
 
-    def normal(self, word):
+    def normalize(self, word):
         return word
 
     def encode(self, words, marked):
@@ -58,7 +59,7 @@ def word(language, number):
 
 def lexicon(source, target, words=2 * KINDS):
     candidates = {n: [word(target, (3 * n + place) % (2 * KINDS)) for place in range(3)] for n in range(words)}
-    return {word(source, number): found for number, found in candidates.items()}
+    return {word(source, number): neighbours for number, neighbours in candidates.items()}
 
 
 def sentences(symbols, language, count, seed, low=1, high=25):
@@ -77,25 +78,21 @@ def sentences(symbols, language, count, seed, low=1, high=25):
     return rows
 
 
-def build(texts, symbols, words=2 * KINDS, seed=1, begin=None, **switching):
-    """A dataset of the texts of languages, and what the lexicons cover; ``words`` of each language have an entry."""
-    special = [symbols.bos(), symbols.pad(), symbols.eos()]
-    entries = Entries(KnownPieces(symbols))
-    builder = TextBuilder(symbols.symbols, piece_table(symbols.symbols, symbols.unk(), special), begin)
-    found = []
-    for language, rows in texts.items():
-        other = next(name for name in LANGUAGES if name != language)
-        entries.use(lexicon(language, other, words))
-        found.append(builder.add([Rows(rows)], symbols.index(f"[{language}]"), entries))
-    options = Switching(**{"ratio": 0.35, "mean_span": 3.5, "seed": seed, **switching})
-    counts = [len(rows) for rows in texts.values()]
-    return CodeSwitchingDataset(builder.build(entries.table(), options.ratio), counts, options, symbols), found
+def build(rows, symbols, words=2 * KINDS, bos=None, **switching):
+    """A dataset of the rows of languages; ``words`` of each language have an entry."""
+    entries = Entries(KnownPieces(symbols), classify_pieces(symbols))
+    texts = []
+    for language, sides in rows.items():
+        target = next(name for name in LANGUAGES if name != language)
+        entries.use(lexicon(language, target, words))
+        texts.append(read_text([Rows(sides)], symbols.index(f"[{language}]"), entries, bos))
+    return CodeSwitchingDataset(texts, entries.table(), Switching(**switching), symbols)
 
 
 def corpus(count=60, words=2 * KINDS, seed=1, **options):
     symbols = dictionary()
     texts = {name: sentences(symbols, name, count, place) for place, name in enumerate(LANGUAGES)}
-    return build(texts, symbols, words, seed=seed, **options)[0]
+    return build(texts, symbols, words, seed=seed, **options)
 
 
 def plain(item):
@@ -143,7 +140,8 @@ def write_lexicon(path, pairs, backwards=False):
     """A MUSE file of pairs ``dog Hund``, lower-cased; each word also gets the next word's translation."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = [pair.lower().split()[:: -1 if backwards else 1] for pair in pairs]
-    rows = [f"{one} {two}\n{one} {columns[(n + 1) % len(columns)][1]}\n" for n, (one, two) in enumerate(columns)]
+    following = [*columns[1:], columns[0]]
+    rows = [f"{word} {mate}\n{word} {next_mate}\n" for (word, mate), (_, next_mate) in zip(columns, following)]
     path.write_text("".join(rows), encoding="utf-8")
     return path
 
@@ -153,20 +151,20 @@ def write(folder, counts=(48, 8, 8), seed=1):
     data.mkdir(parents=True)
     lines = [*sum(texts(60, 99).values(), []), *(word.lower() for word in GERMAN)]
     model = nlu_bins.train_model(folder / "m.model", lines, vocab_size=110)
-    cut = load_model(model)
+    pieces = load_model(model)
     for language in ("en", "de"):
-        write_dictionary(cut, data / f"dict.{language}.txt")
+        write_dictionary(pieces, data / f"dict.{language}.txt")
     for number, (split, count) in enumerate(zip(("train", "valid", "test"), counts)):
-        write_pair(data, split, texts(count, seed + number), cut)
+        write_pair(data, split, texts(count, seed + number), pieces)
     write_lexicon(lexicon / "en-de.tsv", WORDS)
     write_lexicon(lexicon / "de-en.tsv", WORDS, backwards=True)
     return Bin(data, lexicon, model)
 
 
-def write_pair(data, split, rows, cut):
+def write_pair(data, split, rows, model):
     symbols = Dictionary.load(str(data / "dict.en.txt"))
     for language, side in rows.items():
-        pieces = [[symbols.index(piece) for piece in cut.encode(text, out_type=str)] for text in side]
+        pieces = [[symbols.index(piece) for piece in model.encode(text, out_type=str)] for text in side]
         builders.write_side(data, split, "en-de", language, pieces)
 
 
@@ -175,8 +173,9 @@ STOCK.update(required_seq_len_multiple=1, update_freq=[1], save_dir="nowhere", r
 STOCK["finetune_from_model"] = None
 
 
-def setup(made, **options):
-    paths = {"data": str(made.data), "lexicon": str(made.lexicon), "sentencepiece_model": str(made.model)}
+def setup(corpus, **options):
+    """The task of a :class:`Bin`."""
+    paths = {"data": str(corpus.data), "lexicon": str(corpus.lexicon), "sentencepiece_model": str(corpus.model)}
     return CodeSwitchingRestoreTask.setup_task(CodeSwitchingRestoreConfig(**{**STOCK, **paths, **options}))
 
 

@@ -18,6 +18,7 @@ ARROWS = {
     "masked_lm": frozenset({"ops", "checkpoints", "common"}),
     "sga": GROUND | {"compat"},
     "deltalm": GROUND,
+    "csr": GROUND,
     "modules": frozenset({"ops", "common", "masked_lm"}),
     "data": frozenset({"ops", "common"}),
     "criterions": frozenset({"ops", "common", "scoring"}),

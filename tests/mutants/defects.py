@@ -119,7 +119,7 @@ DEFECTS = [
         "unit/sga/test_decoding.py",
     ),
     # Epochs, sampling, resuming.
-    Defect("the same noise", "ops.counter_noise:epoch_address", lambda f: lambda seed, epoch: f(seed, 1)),
+    Defect("the same noise", "csr.noise:epoch_address", lambda f: lambda seed, epoch: f(seed, 1)),
     Defect(
         "every epoch draws the same texts",
         "common.sampling:epoch_rng",

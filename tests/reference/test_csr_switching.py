@@ -11,7 +11,7 @@ import re
 import numpy as np
 import pytest
 
-from fairseq_plugins.ops.counter_noise import epoch_address, streams, uniforms
+from fairseq_plugins.csr.noise import epoch_address, streams, uniforms
 from tests import csr_builders as csr
 from tests.csr_builders import LANGUAGES, dictionary, lexicon, sentences
 
@@ -76,7 +76,7 @@ SYMBOLS = dictionary()
 @pytest.mark.parametrize(("ratio", "mean", "words"), [(0.35, 3.5, 40), (0.35, 3.5, 15), (0.8, 1.0, 40), (1.0, 6.0, 30)])
 def test_batches_are_the_loops(ratio, mean, words):
     rows = {name: sentences(SYMBOLS, name, 30, 7 + place) for place, name in enumerate(LANGUAGES)}
-    data = csr.build(rows, SYMBOLS, words, ratio=ratio, mean_span=mean, seed=11)[0]
+    data = csr.build(rows, SYMBOLS, words, ratio=ratio, mean_span=mean, seed=11)
     data.set_epoch(4)
     encoder, changed = csr.KnownPieces(SYMBOLS), 0
 

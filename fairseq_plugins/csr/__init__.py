@@ -1,0 +1,17 @@
+"""CSR (Zan et al. 2022): a code-switching restore stage between pre-training and fine-tuning.
+
+Read beside the paper, in this order::
+
+    config.py      III-B, IV-A  options (35 %, spans of 3.5 words, k neighbours) and their rules
+    lexicon.py     III-B        the translation vocabulary: its files, and does it fit the text?
+                                (``data_prep/lexicon.sh`` learns it)
+    words.py       III-B a      the words in sentences of pieces
+    neighbours.py  III-B a      which words have an entry (the others stay), and the k neighbours
+    noise.py       III-B a      spans until 35 % of the words are replaced; one of k neighbours
+    restore.py     Eq. 3        the dataset: source X', target X; ``describe`` prints a batch
+    stages.py      III-B b      when restore ends and fine-tuning begins in one run
+    task.py        III-B b      ``code_switching_restore``: reads, checks, logs
+
+The model is a stock mBART, and so is a checkpoint: it holds weights, optimizer and ``--langs``,
+nothing of the lexicon or the noise. ``--finetune-from-model`` takes it to the second stage.
+"""

@@ -1,0 +1,94 @@
+"""Lexicon files: both forms, merged files, messages that name file and line."""
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.csr.lexicon import LexiconFile, locate_lexicons, read_lexicon, read_lexicons
+
+
+def write(path, text, encoding="utf-8"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+RANKED = "dog\tKöter\t0.2\t2\r\ndog\tHund\t0.9\t1\r\ncat\tKatze\t0.5\t10\r\ncat\tKater\t.4\t9\r\n"
+
+
+@pytest.mark.cases(
+    "text encoding top lexicon",
+    (
+        "dog\tHund\ncat Katze\n\ndog\tKöter\ndog\tHund\n",
+        *("utf-8", None, {"dog": ["Hund", "Köter"], "cat": ["Katze"]}),
+    ),
+    ("New York\tNeu York\na b\na c\n", "utf-8", 1, {"New York": ["Neu York"], "a": ["b"]}),
+    (RANKED, "utf-8", None, {"dog": ["Hund", "Köter"], "cat": ["Kater", "Katze"]}),
+    (RANKED, "utf-8", 1, {"dog": ["Hund"], "cat": ["Kater"]}),
+    ("dog Hund\ncat Katze\n", "utf-8-sig", None, {"dog": ["Hund"], "cat": ["Katze"]}),
+)
+def test_both_forms(tmp_path, text, encoding, top, lexicon):
+    content = read_lexicon(write(tmp_path / "l.tsv", text, encoding), top)
+    assert content == lexicon and list(content) == list(lexicon)
+
+
+@pytest.mark.cases(
+    "text encoding message",
+    ("", "utf-8", "l.tsv: holds no pair"),
+    ("dog\tHund\ndog\tKöter\n", "utf-8", "l.tsv: holds one source word, 'dog'"),
+    ("dog\tHund\ncat\tKätzchen\n", "latin-1", "l.tsv.*line 2: byte 0xe4 is not UTF-8"),
+    ("dog\tHund\ncat\t\n", "utf-8", "l.tsv.*line 2: 'cat' has 1 columns"),
+    ("dog big Hund\ncat Katze\n", "utf-8", "l.tsv.*line 1: 'dog big Hund' has 3 columns"),
+    ("dog\tHund\t0.1\tx\n", "utf-8", "l.tsv.*line 1: rank 'x'"),
+)
+def test_bad_files_are_named(tmp_path, text, encoding, message):
+    with pytest.raises(ValueError, match=message):
+        read_lexicon(write(tmp_path / "l.tsv", text, encoding))
+
+
+def test_several_files_are_merged(tmp_path):
+    texts = ("dog Hund\ndog Köter\ncat Katze\n", "dog chien\ndog clebs\nhouse maison\n")
+    files = [LexiconFile(write(tmp_path / f"{n}.tsv", text), "xx") for n, text in enumerate(texts)]
+    merged = {"dog": ["Hund", "chien"], "cat": ["Katze"], "house": ["maison"]}
+    assert read_lexicons(files, top=1) == merged
+    with pytest.raises(ValueError, match="missing.tsv.*no such file"):
+        read_lexicons([LexiconFile(tmp_path / "missing.tsv", "xx")])
+
+
+def test_a_folder_has_a_file_per_direction(tmp_path):
+    for name in ("en-de", "de-en", "en-fr"):
+        write(tmp_path / f"{name}.tsv", "a b\nc d\n")
+
+    def locate(languages, targets):
+        files = locate_lexicons(str(tmp_path), languages.split(), targets.split())
+        return [
+            f"{language} {file.path.name} {file.target}"
+            for language, row in files.items()
+            for file in row
+        ]
+
+    assert locate("en de", "en de") == ["en en-de.tsv de", "de de-en.tsv en"]
+    assert locate("en", "en de fr de") == ["en en-de.tsv de", "en en-fr.tsv fr"]
+    assert locate("en_XX", "de_DE en_XX") == ["en_XX en-de.tsv de"]
+    message = "none of fr-en.tsv is there; .tsv files: de-en.tsv, en-de.tsv, en-fr.tsv"
+    with pytest.raises(ValueError, match=message):
+        locate("en fr", "en fr")
+
+
+def test_files_can_be_listed():
+    files = locate_lexicons("en-de=x,de-en=y,en-fr=z", ["en", "de"], [])
+    assert files == {"en": [(Path("x"), "de"), (Path("z"), "fr")], "de": [(Path("y"), "en")]}
+
+
+@pytest.mark.cases(
+    "option message",
+    ("", "--lexicon is needed to train"),
+    ("nowhere", "no such folder"),
+    ("en-de=x,de", "must be a folder, or look like"),
+    ("en=x", "must be a folder, or look like"),
+    ("en-de=x,fr-en=y", "fr is not a language of --restore-langs"),
+    ("en-de=x", "--lexicon has no file from de: add de-LANGUAGE=FILE"),
+)
+def test_malformed_options_are_refused(option, message):
+    with pytest.raises(ValueError, match=message):
+        locate_lexicons(option, ["en", "de"], ["en"])
