@@ -25,8 +25,8 @@ from fairseq_plugins.common.options import set_architecture
 from fairseq_plugins.criterions.label_smoothed_linear_cross_entropy import (
     LabelSmoothedLinearCrossEntropyCriterion,
 )
-from fairseq_plugins.models.veco import VECOModel
-from fairseq_plugins.models.veco.config import ARCHITECTURES
+from fairseq_plugins.veco.model import VECOModel
+from fairseq_plugins.veco.config import ARCHITECTURES
 from fairseq_plugins.ops.vocab_loss import linear_token_losses
 
 from . import report

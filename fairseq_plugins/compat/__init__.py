@@ -25,6 +25,7 @@ from . import (
     retired_options,
     saving,
     starting,
+    state_files,
     validation,
 )
 from .patch import Harm, Patch
@@ -63,6 +64,7 @@ PATCHES: Tuple[Patch, ...] = (
     options.BF16,
     processes.DISTRIBUTED_OBJECTS,
     retired_options.RETIRED_OPTIONS,
+    state_files.STATE_FILES,
     # Data is lost. The last patch of a function is called first: the lock precedes every other look
     # into the folder, and RESTARTED_RUNS chooses the file that FINISHED_RUNS judges.
     own_runs.RESTARTED_RUNS,

@@ -94,7 +94,7 @@ DEFECTS = [
     Defect("can be trained", "common.frozen:Frozen.requires_grad_", lambda f: torch.nn.Module.requires_grad_),
     Defect(
         "the first phase trains everything",
-        "models.veco.pretraining:VECOPretrainingModel.freeze_backbone",
+        "veco.model:VECOPretrainingModel.freeze_backbone",
         lambda f: lambda self, frozen: f(self, False),
     ),
     # Losses.

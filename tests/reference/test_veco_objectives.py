@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
+from fairseq_plugins.veco.criterion import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from tests import builders, veco_builders
 from tests.deltalm_builders import in_double
 from tests.reference import loops

@@ -9,7 +9,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_plugins.sga.tasks import SGATranslationTask
 from fairseq_plugins.sga.variants import JoinedTranslationConfig
-from fairseq_plugins.tasks import translation_from_pretrained_veco as veco
+from fairseq_plugins.veco import translation as veco
 from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig, CodeSwitchingRestoreTask
 from tests import builders
 from tests.gpt_builders import mbart

@@ -5,7 +5,7 @@ import pytest
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import EpochBatchIterator
 
-from fairseq_plugins.data.alternating_batches import AlternatingIterator, take_turns
+from fairseq_plugins.veco.data import AlternatingIterator, take_turns
 
 ITEMS = 100
 
@@ -44,7 +44,7 @@ def iterator(shards=1, shard=0, count=6, kinds=2, **changes):
     data = Numbers()
     batches = [np.array([10 * kind + place]) for place in range(count) for kind in range(kinds)]
     stock = EpochBatchIterator(data, data.collater, batches, seed=3, num_shards=shards, shard_id=shard, **changes)
-    return AlternatingIterator.of(stock, kinds)
+    return AlternatingIterator.wrap(stock, kinds)
 
 
 def epoch_of(source, shuffle=True, stop=1000):

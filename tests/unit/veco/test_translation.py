@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.models import build_model
 
-from fairseq_plugins.tasks import translation_from_pretrained_veco as own
+from fairseq_plugins.veco import translation as own
 from tests import builders, veco_builders
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -81,7 +81,7 @@ def test_a_missing_tag_is_refused_or_unk_where_that_is_asked_for(folder, caplog)
     words = r"--missing-language-tag error: .* no entry \[de\] for --target-lang de; valid:"
     with pytest.raises(ValueError, match=words):
         task(tags=("[en]",))
-    with pytest.raises(ValueError, match="--missing-language-tag must be unk or error; got none"):
+    with pytest.raises(ValueError, match="--missing-language-tag must be one of unk, error; got none"):
         task(missing_language_tag="none")
     found = task(folder, tags=("[de]",), missing_language_tag="unk")
     assert "no entry [en] for --source-lang en" in caplog.text

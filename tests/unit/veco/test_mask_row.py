@@ -184,32 +184,3 @@ def test_a_tag_does_not_get_the_row_of_mask(layers, added):
     model.load_state_dict(dict(released))
     assert_rows(model, released, list(range(builders.MASK)))
     assert torch.equal(model.encoder.embed_tokens.weight[-1], before[-1])
-
-
-def cut(lines=builders.PIECES, tags=TAGS, **options):
-    """A translator of all layers with a map that keeps two entries of three."""
-    stays = [number % 3 != 1 for number in range(lines)]
-    symbols = {"pieces": sum(stays), "tags": tags, "kept_rows": stays}
-    options.update(keep_decoder_layers=f"last:{LAYERS}", embedding_mismatch="extend")
-    return veco_builders.translator(symbols=symbols, **options)
-
-
-@pytest.mark.parametrize("unscaled", [False, True])
-def test_a_map_does_not_cut_again_before_anything_has_moved(unscaled):
-    """The first update of a warm-up has the learning rate 0: decoder and encoder are still equal."""
-    model = cut(no_scale_embedding=unscaled)
-    model.load_state_dict(pretrained(mask=True) if unscaled else veco_builders.stock_state())
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    again = cut(no_scale_embedding=unscaled)
-    again.load_state_dict(dict(state))
-    assert [name for name, tensor in again.state_dict().items() if not torch.equal(tensor, state[name])] == []
-
-
-def test_rows_that_may_be_cut_or_not_are_refused():
-    """As many entries come as go, and as many rows as entries: a released one, or what was made of it?"""
-    released = veco_builders.stock_state()
-    gone = sum(number % 3 == 1 for number in range(builders.PIECES))
-    tags = [f"[x{number}]" for number in range(gone + 1)]
-    with pytest.raises(ValueError, match="has 30 rows, as many as the data's dictionary has entries .* cannot be told"):
-        cut(tags=tags).load_state_dict(dict(released))
-    cut(tags=tags[:-3]).load_state_dict(dict(released))

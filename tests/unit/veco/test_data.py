@@ -5,7 +5,7 @@ import pytest
 import torch
 from fairseq.data import data_utils
 
-from fairseq_plugins.data.veco_dataset import VECODataset
+from fairseq_plugins.veco.data import VECODataset
 from tests import builders
 from tests import veco_builders as veco
 from tests.veco_builders import BOS, EOS, MASK, PAD, plain, whole

@@ -58,7 +58,8 @@ def test_a_state_of_a_run_is_taken_as_it_is(caplog):
     model = veco_builders.translator(keep_encoder_layers="1,3", keep_decoder_layers="last:2")
     veco_builders.soften(model, 8)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    again = veco_builders.translator(keep_encoder_layers="1,3", keep_decoder_layers="last:2")
+    kept = dict(keep_encoder_layers="1,3", keep_decoder_layers="last:2")
+    again = veco_builders.translator(symbols={"checkpoint_kind": "run"}, **kept)
     with caplog.at_level(logging.INFO):
         again.load_state_dict(dict(state))
     assert [name for name, tensor in again.state_dict().items() if not torch.equal(tensor, state[name])] == []
@@ -145,7 +146,7 @@ def test_the_dictionary_map_chooses_rows(mask_row, mask):
     for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection"):
         assert torch.equal(model.state_dict()[f"{name}.weight"], words)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    again = cut_translator(kept, mask=mask)  # decoding with the same map: the rows are the model's
+    again = cut_translator(kept, mask=mask, checkpoint_kind="run")  # the same map: the rows are the model's
     again.load_state_dict(state)
     assert torch.equal(again.encoder.embed_tokens.weight, words)
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from fairseq.logging import metrics
 
-from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
+from fairseq_plugins.veco.criterion import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from tests import veco_builders
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
