@@ -92,25 +92,23 @@ def cut_rows(
         ValueError: the map has another number of lines, or ``<mask>`` would change its place.
     """
     listed = SPECIAL_ROWS + len(kept_rows)
-    rows = [*range(SPECIAL_ROWS)]
-    rows += [row for row, stays in enumerate(kept_rows, SPECIAL_ROWS) if stays]
-    change = f"{len(rows):,} of {tensor.size(0):,} rows (--resized-dict-map)"
     # A row behind the listed ones is that of <mask>, unless the file states another.
-    if tensor.size(0) == listed + 1 and mask.row in (None, listed):
-        if mask.entry is None:
-            change += f", without that of {MASK}"
-        else:
-            _check_last(mask.entry, len(rows))
-            rows.append(listed)
-            change += f", with that of {MASK}"
-    elif tensor.size(0) != listed:
+    has_row_behind = tensor.size(0) == listed + 1 and mask.row in (None, listed)
+    if tensor.size(0) != listed and not has_row_behind:
         raise ValueError(
             f"--resized-dict-map has {len(kept_rows):,} lines, {name} of {origin} "
             f"{tensor.size(0):,} rows; valid here: {_valid_lines(tensor.size(0), mask)}; no map "
             "where the rows are those of the data's dictionary already"
         )
-    if mask.row is not None:
-        _check_mask(rows, mask, origin)
+    rows = [*range(SPECIAL_ROWS)]
+    rows += [row for row, stays in enumerate(kept_rows, SPECIAL_ROWS) if stays]
+    change = f"{len(rows):,} of {tensor.size(0):,} rows (--resized-dict-map)"
+    if has_row_behind:
+        change += f", {'without' if mask.entry is None else 'with'} that of {MASK}"
+        mask = mask._replace(row=listed)
+        if mask.entry is not None:
+            rows.append(listed)
+    _check_mask(rows, mask, origin)
     return tensor[torch.tensor(rows)], change
 
 
@@ -126,17 +124,10 @@ def _valid_lines(size: int, mask: MaskPlace) -> str:
     )
 
 
-def _check_last(entry: int, count: int) -> None:
-    """Raise ValueError unless ``<mask>`` is the entry behind the ``count`` rows that stay."""
-    if entry != count:
-        raise ValueError(
-            f"{MASK} is entry {entry} of the data's dictionary; valid with --resized-dict-map: "
-            f"{count}, behind the {count - SPECIAL_ROWS:,} entries that it keeps"
-        )
-
-
 def _check_mask(rows: List[int], mask: MaskPlace, origin: str) -> None:
     """Raise ValueError unless ``<mask>``, and nothing else, gets the row of ``<mask>``."""
+    if mask.row is None:
+        return
     place = rows.index(mask.row) if mask.row in rows else None
     is_random = place is None and mask.entry is not None and mask.entry >= len(rows)
     if place == mask.entry or is_random:

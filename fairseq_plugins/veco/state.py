@@ -189,7 +189,7 @@ class StackReader:
         layers = {side: self._choose_layers(side) for side in SIDES}
         is_run = self.kind == RUN
         if not is_run:
-            logger.info("pretrained state: its kind is %s", self.kind)
+            logger.info("pretrained state: its kind is %s (--veco-checkpoint-kind)", self.kind)
             self._check_scale()
             self._warn_if_untrained()
         self._select(layers)
@@ -311,16 +311,9 @@ class StackReader:
     def _check_complete(self, targets: Mapping[str, Tensor]) -> None:
         """Raise ValueError naming the tensors that do not fit, which fairseq would not name."""
         marker = re.compile("|".join(MARKERS))
-        tensors = {
-            name: tensor
-            for name, tensor in self.state.items()
-            if name in targets or not marker.fullmatch(name)
-        }
-        shapes = {
-            name: tuple(target.shape)
-            for name, target in targets.items()
-            if name in tensors or not marker.fullmatch(name)
-        }
+        ignored = set(filter(marker.fullmatch, self.state.keys() ^ targets.keys()))
+        tensors = {name: part for name, part in self.state.items() if name not in ignored}
+        shapes = {name: tuple(part.shape) for name, part in targets.items() if name not in ignored}
         problems = "; ".join(mismatches(tensors, shapes))
         if problems:
             raise ValueError(f"{ORIGIN} does not fit the --arch and the command line: {problems}")

@@ -9,8 +9,8 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_plugins.sga.tasks import SGATranslationTask
 from fairseq_plugins.sga.variants import JoinedTranslationConfig
-from fairseq_plugins.veco import translation as veco
 from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig, CodeSwitchingRestoreTask
+from fairseq_plugins.veco import translation as veco
 from tests import builders
 from tests.gpt_builders import mbart
 from tests.unit.tasks import making

@@ -1,4 +1,4 @@
-"""What a checkpoint is: its stored task and options say so, else --veco-checkpoint-kind; never its rows or tensors' values."""
+"""The kind of a checkpoint: its stored task and options, else --veco-checkpoint-kind; never its rows or tensors' values."""
 
 from argparse import Namespace
 
@@ -46,16 +46,16 @@ def saved(path, state, task=None, args=None, **options):
 
 
 @pytest.mark.cases(
-    "stored kind",
+    "entries kind",
     ({}, "released"),
     ({"task": TRANSLATION, **OWN}, "run"),
     ({"task": "translation", **OWN}, "run"),
     ({"args": {"arch": "veco_large", "task": "cross_lingual_lm"}}, "released"),
     ({"args": {"arch": "veco_large", "keep_decoder_layers": "1,2"}}, "run"),
 )
-def test_a_file_states_its_kind(tmp_path, stored, kind):
+def test_a_file_states_its_kind(tmp_path, entries, kind):
     model = veco_builders.translator(decoder_layers=2)
-    model.state_file = saved(tmp_path / "model.pt", veco_builders.stock_state(), **stored)
+    model.state_file = saved(tmp_path / "model.pt", veco_builders.stock_state(), **entries)
     assert find_kind(model, {}) == kind
 
 
@@ -80,15 +80,20 @@ def unmoved(model, state):
 
 
 def test_equal_tensors_are_cut_or_not_as_the_file_says(tmp_path):
-    """As many rows as the dictionary has entries, and all layers: values and shapes alone would not tell."""
-    gone = sum(number % 3 == 1 for number in range(builders.PIECES))
-    tags = [f"[x{number}]" for number in range(gone + 1)]
+    """Rows as many as the dictionary has entries, and all layers: values and shapes would not tell."""
+    dropped_count = sum(number % 3 == 1 for number in range(builders.PIECES))
+    tags = [f"[x{number}]" for number in range(dropped_count + 1)]
     released = veco_builders.stock_state()
-    own, foreign = (
-        saved(tmp_path / name, dict(released), **stored)
-        for name, stored in (("own.pt", {"task": TRANSLATION, **OWN}), ("foreign.pt", {}))
+    own_file, foreign_file = (
+        saved(tmp_path / name, dict(released), **entries)
+        for name, entries in (("own.pt", {"task": TRANSLATION, **OWN}), ("foreign.pt", {}))
     )
-    for file, kind, is_cut in ((foreign, None, True), (foreign, "run", False), (own, None, False), (own, "released", False)):
+    for file, kind, is_cut in (
+        (foreign_file, None, True),
+        (foreign_file, "run", False),
+        (own_file, None, False),
+        (own_file, "released", False),
+    ):
         model = cut(kind, tags)
         model.state_file = file
         model.load_state_dict(dict(released))

@@ -69,14 +69,14 @@ def test_the_state_of_a_pretraining_tells_it_whatever_becomes_of_its_numbers(tmp
     export_checkpoint(tmp_path / "average.pt", tmp_path / "out", dictionaries=False, half=True)
     import_checkpoint(tmp_path / "out", tmp_path / "back.pt")
     assert read_checkpoint(tmp_path / "back.pt")["model"][MARK].shape == shape
-    found = read_masked_lm(tmp_path / "back.pt")
-    assert found.mask_row == builders.MASK
-    assert MARK not in found.tensors and MARK in found.report.dropped
+    masked_lm = read_masked_lm(tmp_path / "back.pt")
+    assert masked_lm.mask_row == builders.MASK
+    assert MARK not in masked_lm.tensors and MARK in masked_lm.report.dropped
 
 
 @pytest.mark.parametrize("wrong", [torch.zeros(ROWS, 0), torch.zeros(0, 0), torch.tensor(3), torch.zeros(3, 1), None])
 def test_a_place_that_is_none_is_refused(tmp_path, wrong):
-    state = {name: one for name, one in {**pretrained(), MARK: wrong}.items() if one is not None}
+    state = {name: tensor for name, tensor in {**pretrained(), MARK: wrong}.items() if tensor is not None}
     with pytest.raises(CheckpointError, match=rf"lm_head.mask_row is .*, expected \(row of <mask>, 0\) .* {ROWS} rows"):
         read_masked_lm(write(tmp_path / "x.pt", state))
     with pytest.raises(ValueError, match="lm_head.mask_row is"):
@@ -88,9 +88,9 @@ def test_pretraining_goes_on_with_its_own_dictionary():
     model = veco_builders.pretrainer(symbols=BEFORE_TAGS)
     model.load_state_dict(dict(state))
     assert len(model.lm_head.mask_row) == builders.MASK and torch.equal(model.lm_head.bias, state["lm_head.bias"])
-    other = veco_builders.pretrainer(symbols={"pieces": builders.PIECES + 2})  # as many entries
+    longer_model = veco_builders.pretrainer(symbols={"pieces": builders.PIECES + 2})  # as many entries
     with pytest.raises(ValueError, match=r"has <mask> in row 29, the data's dictionary as entry 31"):
-        other.load_state_dict(state)
+        longer_model.load_state_dict(state)
 
 
 @pytest.mark.parametrize("source", ["state", "masked LM"])
