@@ -106,6 +106,7 @@ _ALIKE = ("normalize_before", "learned_pos", *_SIZES)
 _ONE_STACK = (
     "encoder and decoder are the same layers in pre-training, and all of them run; leave it out"
 )
+_WHOLE_STACK = "pre-training has the whole stack; choose layers when translating"
 PRETRAINING_RULES = (
     *(_is_refused(f"{side}_layerdrop", _ONE_STACK) for side in SIDES),
     _is_refused("no_cross_attention", _ONE_STACK),
@@ -117,14 +118,7 @@ PRETRAINING_RULES = (
     _is_encoders("decoder_input_dim", "encoder_embed_dim"),
     _is_encoders("decoder_output_dim", "encoder_embed_dim"),
     _is_encoders("max_target_positions", "max_source_positions"),
-    *(
-        Rule(
-            lambda o, name=f"keep_{side}_layers": getattr(o, name),  # type: ignore[misc]
-            f"--keep-{side}-layers: pre-training has the whole stack; choose layers when "
-            "translating",
-        )
-        for side in SIDES
-    ),
+    *(_is_refused(f"keep_{side}_layers", _WHOLE_STACK) for side in SIDES),
     Rule(
         lambda o: not o.no_scale_embedding,
         "--no-scale-embedding false: pre-training does not scale embeddings; leave it out",

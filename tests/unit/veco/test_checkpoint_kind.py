@@ -6,6 +6,8 @@ import pytest
 import torch
 from fairseq import models
 
+from fairseq_plugins.analysis.sequence_models import read_sequence_model
+from fairseq_plugins.checkpoints.readers import read_encoder
 from fairseq_plugins.veco.state import decide_kind, find_kind
 from tests import builders, veco_builders
 from tests.veco_builders import LAYERS
@@ -133,3 +135,10 @@ def test_a_model_that_is_decoded_is_what_its_options_say():
         model.load_state_dict(dict(released))
         assert kind == "run" or len(released[WORDS]) == rows + 1
         assert torch.equal(model.encoder.embed_tokens.weight, released[WORDS][:rows])
+
+
+def test_an_analysis_takes_layers_and_rows_as_they_are(tmp_path):
+    released = veco_builders.stock_state()
+    options = {**vars(veco_builders.arguments(decoder_layers=LAYERS)), "arch": "veco_tiny"}
+    path = saved(tmp_path / "model.pt", released, args=options)
+    assert unmoved(read_sequence_model(path, read_encoder(path)).model, released)

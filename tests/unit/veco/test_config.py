@@ -88,7 +88,7 @@ def test_bad_options_are_refused_by_name(options, message):
 @pytest.mark.cases(
     "options message",
     ({"decoder_layers": 2}, r"--decoder-layers 2: .*valid here: 4"),
-    ({"keep_decoder_layers": "last:2"}, r"--keep-decoder-layers: pre-training has the whole stack"),
+    ({"keep_decoder_layers": "last:2"}, r"--keep-decoder-layers last:2: pre-training has the whole stack"),
     ({"max_target_positions": 20}, r"--max-target-positions 20: .*valid here: 40"),
     ({"no_scale_embedding": False}, "--no-scale-embedding false"),
     ({"share_all_embeddings": False}, "--share-all-embeddings false"),
