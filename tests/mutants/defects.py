@@ -97,6 +97,12 @@ DEFECTS = [
         "veco.model:VECOPretrainingModel.freeze_backbone",
         lambda f: lambda self, frozen: f(self, False),
     ),
+    Defect(
+        "a checkpoint is what the command line says",
+        "veco.state:decide_kind",
+        lambda f: lambda task, options, choice: f("", {}, choice),
+        "unit/veco/test_checkpoint_kind.py",
+    ),
     # Losses.
     Defect(
         "the collapse keeps repeats",

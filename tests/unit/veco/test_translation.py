@@ -126,3 +126,11 @@ def test_a_map_without_a_pretrained_file_is_refused(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "checkpoint_last.pt").touch()
     task(**given).build_model(model)
+
+
+def test_the_kind_of_checkpoint_is_read_by_the_model(folder):
+    model = veco_builders.arguments(decoder_layers=1)
+    for kind in (None, "released", "pretraining", "run"):
+        assert task(folder, veco_checkpoint_kind=kind).build_model(model).kind_option == kind
+    with pytest.raises(ValueError, match="--veco-checkpoint-kind must be one of released, pretraining, run; got stack"):
+        task(folder, veco_checkpoint_kind="stack")
