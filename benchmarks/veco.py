@@ -25,9 +25,9 @@ from fairseq_plugins.common.label_smoothed_linear_cross_entropy import (
     LabelSmoothedLinearCrossEntropyCriterion,
 )
 from fairseq_plugins.common.options import set_architecture
-from fairseq_plugins.models.veco import VECOModel
-from fairseq_plugins.models.veco.config import ARCHITECTURES
 from fairseq_plugins.ops.vocab_loss import linear_token_losses
+from fairseq_plugins.veco.config import ARCHITECTURES
+from fairseq_plugins.veco.model import VECOModel
 
 from . import report
 from .measure import measure_steps, say

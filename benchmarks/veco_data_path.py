@@ -20,8 +20,8 @@ import torch
 from fairseq.data import Dictionary, FairseqDataset, LanguagePairDataset
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 
-from fairseq_plugins.data.veco_dataset import VECODataset
-from fairseq_plugins.tasks.veco_pretraining import VECOPretrainingConfig, VECOPretrainingTask
+from fairseq_plugins.veco.data import VECODataset
+from fairseq_plugins.veco.pretraining import VECOPretrainingConfig, VECOPretrainingTask
 
 from . import report
 from .datasets import SEED, run_epoch, write_rows

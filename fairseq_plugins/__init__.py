@@ -38,9 +38,10 @@ def register() -> None:
     from .deltalm import model as deltalm_model
 
     # VECO
-    from .models import veco
-    from .criterions import cross_sequence_mlm
-    from .tasks import translation_from_pretrained_veco, veco_pretraining
+    from .veco import model as veco_model
+    from .veco import criterion as veco_criterion
+    from .veco import pretraining as veco_pretraining
+    from .veco import translation as veco_translation
 
     # Understanding: MT as continued pre-training, and the classification of VECO and CSR
     from .models import nlu

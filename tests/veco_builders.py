@@ -10,9 +10,9 @@ import torch
 from fairseq import models
 from fairseq.models.transformer import TransformerModel
 
-import fairseq_plugins.models.veco  # noqa: F401 registers the architectures
-from fairseq_plugins.data.veco_dataset import VECODataset
-from fairseq_plugins.data.veco_segments import AdjacentSegments, ParallelPairs
+import fairseq_plugins  # noqa: F401 registers the architectures
+from fairseq_plugins.veco.data import VECODataset
+from fairseq_plugins.veco.segments import AdjacentSegments, ParallelPairs
 from tests import builders, deltalm_builders, nlu_builders
 from tests.unit.checkpoints import builders as masked_lms
 
@@ -28,9 +28,10 @@ def dictionary(pieces=builders.PIECES, mask=False, tags=()):
     return builders.of_symbols([*builders.piece_names(pieces), *["<mask>"] * mask, *tags])
 
 
-def task(pretrains=False, kept_rows=None, **symbols):
+def task(pretrains=False, kept_rows=None, checkpoint_kind=None, **symbols):
     """What building a model needs of a task: pre-training has ``<mask>`` in its dictionary, translation has not."""
-    return builders.task_of(dictionary(**{"mask": pretrains, **symbols}), pretrains_veco=pretrains, kept_rows=kept_rows)
+    read_by_model = {"pretrains_veco": pretrains, "kept_rows": kept_rows, "checkpoint_kind": checkpoint_kind}
+    return builders.task_of(dictionary(**{"mask": pretrains, **symbols}), **read_by_model)
 
 
 def arguments(kind="argparse", arch="veco_tiny", **options):

@@ -113,7 +113,8 @@ def _build(settings: Mapping[str, Any], rows: int, path: str) -> FairseqEncoderD
     dictionary = Dictionary()
     while len(dictionary) < rows:  # a model takes the number of its entries and the special ones only
         dictionary.add_symbol(f"madeupword{len(dictionary):04d}")
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    # A VECO has the layers and rows of its file, whatever its kind.
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, checkpoint_kind="run")
     try:
         model = build_model(args, task)
     except MISFITS as error:

@@ -23,6 +23,7 @@ from . import (
     reading,
     saving,
     starting,
+    state_files,
     stored_models,
     validation,
 )
@@ -62,6 +63,7 @@ PATCHES: Tuple[Patch, ...] = (
     options.BF16,
     processes.DISTRIBUTED_OBJECTS,
     stored_models.RETIRED_OPTIONS,
+    state_files.STATE_FILES,
     # Data is lost. Several patches replace checkpoint_utils.load_checkpoint, and the one applied
     # last is called first. FOLDER_LOCK must be called before any other reads the folder, and
     # RESTARTED_RUNS before FINISHED_RUNS, because it chooses the checkpoint.

@@ -19,13 +19,14 @@ ARROWS = {
     "sga": GROUND | {"compat"},
     "deltalm": GROUND,
     "csr": GROUND,
+    "veco": GROUND | {"compat"},
     "modules": frozenset({"ops", "common", "masked_lm"}),
     "data": frozenset({"ops", "common"}),
     "criterions": frozenset({"ops", "common", "scoring"}),
     "models": GROUND | {"modules"},
-    "analysis": GROUND | {"models", "modules", "data", "scoring"},
+    "analysis": GROUND | {"veco", "models", "modules", "data", "scoring"},
     "tasks": GROUND | {"data", "models", "modules", "compat"},
-    "export": GROUND | {"sga", "deltalm", "models", "modules", "data", "tasks", "compat"},
+    "export": GROUND | {"sga", "deltalm", "veco", "models", "modules", "data", "tasks", "compat"},
 }
 # The command line imports whatever a verb needs, where the verb is called.
 ARROWS["commands"] = frozenset(ARROWS)
@@ -36,7 +37,7 @@ TOP["raw_text.py"] = frozenset()
 TOP["model_files.py"] = frozenset({"checkpoints"})
 # Start without torch and fairseq: at their top they import the standard library and each other.
 LIGHT = {"__init__", "__main__", "commands", "own_commands"}
-METHODS = {"csr", *(path.parent.name for path in (ROOT / PACKAGE / "models").glob("*/__init__.py"))}
+METHODS = {"csr", "veco", *(path.parent.name for path in (ROOT / PACKAGE / "models").glob("*/__init__.py"))}
 # Outside the package: what these components may import besides the standard library (None: anything but the second).
 ONLY = {"checkpoints": {"torch", "safetensors", "numpy", "data_prep"}}
 SHARED = ("data_prep.files.", "data_prep.progress.")  # of data_prep, what the package may import

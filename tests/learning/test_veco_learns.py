@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
+from fairseq_plugins.veco.criterion import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from tests import builders, veco_builders
 from tests.learning import training
 

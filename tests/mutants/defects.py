@@ -94,8 +94,14 @@ DEFECTS = [
     Defect("can be trained", "common.frozen:Frozen.requires_grad_", lambda f: torch.nn.Module.requires_grad_),
     Defect(
         "the first phase trains everything",
-        "models.veco.pretraining:VECOPretrainingModel.freeze_backbone",
+        "veco.model:VECOPretrainingModel.freeze_backbone",
         lambda f: lambda self, frozen: f(self, False),
+    ),
+    Defect(
+        "a checkpoint is what the command line says",
+        "veco.state:decide_kind",
+        lambda f: lambda task, options, choice: f("", {}, choice),
+        "unit/veco/test_checkpoint_kind.py",
     ),
     # Losses.
     Defect(

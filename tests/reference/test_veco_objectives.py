@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
+from fairseq_plugins.veco.criterion import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from tests import builders, veco_builders
 from tests.deltalm_builders import in_double
 from tests.reference import loops
@@ -13,7 +13,7 @@ PAD = builders.PAD
 
 
 class VECOLoops:
-    """Equations 1 to 7, with the weights of a pre-training model; "VECO follows the post-layernorm design" (section 5.1)."""
+    """Equations 4 to 7, with the weights of a pre-training model; "VECO follows the post-layernorm design" (section 5.1)."""
 
     def __init__(self, model, heads, padding_idx):
         self.model, self.heads, self.first = model, heads, padding_idx + 1
@@ -23,7 +23,7 @@ class VECOLoops:
         return loops.embed(self.model.encoder, tokens, range(self.first, self.first + len(tokens)))
 
     def encode(self, tokens):
-        """X^(N). Eq. 1: H = SelfAttention(X; theta_s). Eq. 2: X = FFN(H; theta_f). Every position sees every other."""
+        """X^(N). Eq. 4: H = SelfAttention(X; theta_s), X = FFN(H; theta_f). Every position sees every other."""
         states = self.embed(tokens)
         for layer in self.model.encoder.layers:
             states = loops.encoder_layer(layer, states, self.heads)
@@ -32,9 +32,9 @@ class VECOLoops:
     def decode(self, tokens, memory):
         """Y^(N) given X^(N), which is detached.
 
-        Eq. 4: S = SelfAttention(Y; theta_s), "a triangular attention mask matrix is used" (footnote 3): itself and those before.
-        Eq. 5: Z = CrossAttention(S, X^(N); theta_c). Eq. 6: Y = FFN(Z; theta_f). Self-attention and FFN are read from the
-        *encoder's* layers: they are the same.
+        Eq. 6: S = SelfAttention(Y; theta_s), "a triangular attention mask matrix is used" (footnote 3): itself and those before;
+        Z = CrossAttention(S, X^(N); theta_c), Y = FFN(Z; theta_f). Self-attention and FFN are read from the *encoder's* layers:
+        they are the same.
         """
         memory = [x.detach() for x in memory]
         states = self.embed(tokens)
@@ -52,7 +52,7 @@ class VECOLoops:
         return states
 
     def nll(self, states, targets, padding_idx):
-        """-log P of the masked tokens, nats (Eq. 3 and 7): XLM-R's head; ``targets`` are padding where nothing is predicted."""
+        """-log P of the masked tokens, nats (Eq. 5 and 7): XLM-R's head; ``targets`` are padding where nothing is predicted."""
         total = torch.zeros((), dtype=states[0].dtype)
         for x, target in zip(states, targets):
             if target != padding_idx:

@@ -11,7 +11,7 @@ from fairseq_plugins.csr.config import CodeSwitchingRestoreConfig
 from fairseq_plugins.csr.task import CodeSwitchingRestoreTask
 from fairseq_plugins.sga.tasks import SGATranslationTask
 from fairseq_plugins.sga.variants import JoinedTranslationConfig
-from fairseq_plugins.tasks import translation_from_pretrained_veco as veco
+from fairseq_plugins.veco import translation as veco
 from tests import builders
 from tests.gpt_builders import mbart
 from tests.unit.tasks import making

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.models import build_model
 
-from fairseq_plugins.tasks import translation_from_pretrained_veco as own
+from fairseq_plugins.veco import translation as own
 from tests import builders, veco_builders
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -33,11 +33,11 @@ def task(folder="", tags=TAGS, pieces=builders.PIECES, **options):
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_rows_end_with_their_language(folder, split):
-    found = task(folder)
-    found.load_dataset(split)
-    english, german = (found.src_dict.index(tag) for tag in TAGS)
+    task_of_pair = task(folder)
+    task_of_pair.load_dataset(split)
+    english, german = (task_of_pair.src_dict.index(tag) for tag in TAGS)
     assert english != german and builders.UNK not in (english, german)
-    dataset = found.dataset(split)
+    dataset = task_of_pair.dataset(split)
     assert len(dataset) == 4
     for number in range(4):
         item = dataset[number]
@@ -51,27 +51,27 @@ def test_rows_end_with_their_language(folder, split):
 
 
 def test_truncated_rows_have_room_for_the_tag(folder):
-    found = task(folder, truncate_source=True, max_source_positions=4)
-    found.load_dataset("train")
-    rows = [found.dataset("train")[number]["source"] for number in range(4)]
-    assert max(map(len, rows)) == 4 and {int(row[-1]) for row in rows} == {found.source_tag}
+    task_of_pair = task(folder, truncate_source=True, max_source_positions=4)
+    task_of_pair.load_dataset("train")
+    rows = [task_of_pair.dataset("train")[number]["source"] for number in range(4)]
+    assert max(map(len, rows)) == 4 and {int(row[-1]) for row in rows} == {task_of_pair.source_tag}
 
 
-def translator(found):
-    model = build_model(veco_builders.arguments(decoder_layers=1), found).eval()
+def translator(task_of_pair):
+    model = build_model(veco_builders.arguments(decoder_layers=1), task_of_pair).eval()
     veco_builders.soften(model, 4)
     return model
 
 
 @torch.no_grad()
 def test_references_are_scored_behind_the_tag(folder):
-    found = task(folder)
-    found.load_dataset("test")
-    model, dataset = translator(found), found.dataset("test")
-    scorer = found.build_generator([model], Namespace(score_reference=True))
+    task_of_pair = task(folder)
+    task_of_pair.load_dataset("test")
+    model, dataset = translator(task_of_pair), task_of_pair.dataset("test")
+    scorer = task_of_pair.build_generator([model], Namespace(score_reference=True))
     batch = dataset.collater([dataset[0]])
-    assert scorer.eos == found.target_tag == found.build_generator([model], Namespace(beam=2)).eos
-    (hypothesis,) = found.inference_step(scorer, [model], batch)[0]
+    assert scorer.eos == task_of_pair.target_tag == task_of_pair.build_generator([model], Namespace(beam=2)).eos
+    (hypothesis,) = task_of_pair.inference_step(scorer, [model], batch)[0]
     logits = model(**batch["net_input"])[0].log_softmax(dim=-1)
     expected = logits[0].gather(1, batch["target"][0][:, None])[:, 0]
     torch.testing.assert_close(hypothesis["positional_scores"], expected, rtol=0, atol=1e-5)
@@ -81,13 +81,13 @@ def test_a_missing_tag_is_refused_or_unk_where_that_is_asked_for(folder, caplog)
     words = r"--missing-language-tag error: .* no entry \[de\] for --target-lang de; valid:"
     with pytest.raises(ValueError, match=words):
         task(tags=("[en]",))
-    with pytest.raises(ValueError, match="--missing-language-tag must be unk or error; got none"):
+    with pytest.raises(ValueError, match="--missing-language-tag must be one of unk, error; got none"):
         task(missing_language_tag="none")
-    found = task(folder, tags=("[de]",), missing_language_tag="unk")
+    task_of_pair = task(folder, tags=("[de]",), missing_language_tag="unk")
     assert "no entry [en] for --source-lang en" in caplog.text
-    assert (found.source_tag, found.target_tag) == (builders.UNK, found.tgt_dict.index("[de]"))
-    found.load_dataset("train")
-    assert int(found.dataset("train")[0]["source"][-1]) == builders.UNK
+    assert (task_of_pair.source_tag, task_of_pair.target_tag) == (builders.UNK, task_of_pair.tgt_dict.index("[de]"))
+    task_of_pair.load_dataset("train")
+    assert int(task_of_pair.dataset("train")[0]["source"][-1]) == builders.UNK
 
 
 def write_map(folder, lines=("1", "0", "1")):
@@ -126,3 +126,11 @@ def test_a_map_without_a_pretrained_file_is_refused(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "checkpoint_last.pt").touch()
     task(**given).build_model(model)
+
+
+def test_the_kind_of_checkpoint_is_read_by_the_model(folder):
+    model = veco_builders.arguments(decoder_layers=1)
+    for kind in (None, "released", "pretraining", "run"):
+        assert task(folder, veco_checkpoint_kind=kind).build_model(model).kind_option == kind
+    with pytest.raises(ValueError, match="--veco-checkpoint-kind must be one of released, pretraining, run; got stack"):
+        task(folder, veco_checkpoint_kind="stack")

@@ -69,14 +69,14 @@ def test_the_state_of_a_pretraining_tells_it_whatever_becomes_of_its_numbers(tmp
     export_checkpoint(tmp_path / "average.pt", tmp_path / "out", dictionaries=False, half=True)
     import_checkpoint(tmp_path / "out", tmp_path / "back.pt")
     assert read_checkpoint(tmp_path / "back.pt")["model"][MARK].shape == shape
-    found = read_masked_lm(tmp_path / "back.pt")
-    assert found.mask_row == builders.MASK
-    assert MARK not in found.tensors and MARK in found.report.dropped
+    masked_lm = read_masked_lm(tmp_path / "back.pt")
+    assert masked_lm.mask_row == builders.MASK
+    assert MARK not in masked_lm.tensors and MARK in masked_lm.report.dropped
 
 
 @pytest.mark.parametrize("wrong", [torch.zeros(ROWS, 0), torch.zeros(0, 0), torch.tensor(3), torch.zeros(3, 1), None])
 def test_a_place_that_is_none_is_refused(tmp_path, wrong):
-    state = {name: one for name, one in {**pretrained(), MARK: wrong}.items() if one is not None}
+    state = {name: tensor for name, tensor in {**pretrained(), MARK: wrong}.items() if tensor is not None}
     with pytest.raises(CheckpointError, match=rf"lm_head.mask_row is .*, expected \(row of <mask>, 0\) .* {ROWS} rows"):
         read_masked_lm(write(tmp_path / "x.pt", state))
     with pytest.raises(ValueError, match="lm_head.mask_row is"):
@@ -88,9 +88,9 @@ def test_pretraining_goes_on_with_its_own_dictionary():
     model = veco_builders.pretrainer(symbols=BEFORE_TAGS)
     model.load_state_dict(dict(state))
     assert len(model.lm_head.mask_row) == builders.MASK and torch.equal(model.lm_head.bias, state["lm_head.bias"])
-    other = veco_builders.pretrainer(symbols={"pieces": builders.PIECES + 2})  # as many entries
+    longer_model = veco_builders.pretrainer(symbols={"pieces": builders.PIECES + 2})  # as many entries
     with pytest.raises(ValueError, match=r"has <mask> in row 29, the data's dictionary as entry 31"):
-        other.load_state_dict(state)
+        longer_model.load_state_dict(state)
 
 
 @pytest.mark.parametrize("source", ["state", "masked LM"])
@@ -184,32 +184,3 @@ def test_a_tag_does_not_get_the_row_of_mask(layers, added):
     model.load_state_dict(dict(released))
     assert_rows(model, released, list(range(builders.MASK)))
     assert torch.equal(model.encoder.embed_tokens.weight[-1], before[-1])
-
-
-def cut(lines=builders.PIECES, tags=TAGS, **options):
-    """A translator of all layers with a map that keeps two entries of three."""
-    stays = [number % 3 != 1 for number in range(lines)]
-    symbols = {"pieces": sum(stays), "tags": tags, "kept_rows": stays}
-    options.update(keep_decoder_layers=f"last:{LAYERS}", embedding_mismatch="extend")
-    return veco_builders.translator(symbols=symbols, **options)
-
-
-@pytest.mark.parametrize("unscaled", [False, True])
-def test_a_map_does_not_cut_again_before_anything_has_moved(unscaled):
-    """The first update of a warm-up has the learning rate 0: decoder and encoder are still equal."""
-    model = cut(no_scale_embedding=unscaled)
-    model.load_state_dict(pretrained(mask=True) if unscaled else veco_builders.stock_state())
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    again = cut(no_scale_embedding=unscaled)
-    again.load_state_dict(dict(state))
-    assert [name for name, tensor in again.state_dict().items() if not torch.equal(tensor, state[name])] == []
-
-
-def test_rows_that_may_be_cut_or_not_are_refused():
-    """As many entries come as go, and as many rows as entries: a released one, or what was made of it?"""
-    released = veco_builders.stock_state()
-    gone = sum(number % 3 == 1 for number in range(builders.PIECES))
-    tags = [f"[x{number}]" for number in range(gone + 1)]
-    with pytest.raises(ValueError, match="has 30 rows, as many as the data's dictionary has entries .* cannot be told"):
-        cut(tags=tags).load_state_dict(dict(released))
-    cut(tags=tags[:-3]).load_state_dict(dict(released))

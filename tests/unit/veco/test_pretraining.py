@@ -26,12 +26,12 @@ def folder(path):
 def test_validation_has_every_text_once(folder):
     data = load(setup(folder, pairs="en-de,en-fr", monolingual="it,en"), "valid")
     italian, english = (veco.segments(veco.documents(c, s), 12) for c, s in (([4] * 4, 5), ([5, 4] * 10, 3)))
-    left, right = builders.sentences(PAIRS, 1), builders.sentences(PAIRS, 101)
+    sources, targets = builders.sentences(PAIRS, 1), builders.sentences(PAIRS, 101)
     expected = [veco.rows_of(stream, index) for stream in (italian, english) for index in range(len(stream))]
-    expected += [[[BOS, *x, EOS], [BOS, *y, EOS]] for x, y in zip(left, right)]
-    found = [whole(item) for item in data]
-    assert found[: len(expected)] == expected
-    assert len(found) == len(expected) + 10
+    expected += [[[BOS, *x, EOS], [BOS, *y, EOS]] for x, y in zip(sources, targets)]
+    texts = [whole(item) for item in data]
+    assert texts[: len(expected)] == expected
+    assert len(texts) == len(expected) + 10
     assert data.probabilities is None
     for index in range(data.first_pair):
         assert data.size(index) <= 24

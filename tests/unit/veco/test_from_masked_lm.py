@@ -25,25 +25,25 @@ def compare(model, tensors, encoder, decoder, words):
     """Every tensor but those of cross-attention is bit-equal to the one it must come from."""
     start, unseen = "sentence_encoder.", set()
     for name, tensor in model.state_dict().items():
-        side, _, rest = name.partition(".")
-        if rest == "mask_row":  # of the data's dictionary
+        side, _, suffix = name.partition(".")
+        if suffix == "mask_row":  # of the data's dictionary
             assert len(tensor) == builders.MASK
             continue
         if side == "lm_head":
-            wanted = tensors[name if rest != "weight" else f"{start}embed_tokens.weight"]
-        elif rest.startswith("layers."):
-            _, number, part = rest.split(".", 2)
+            source = tensors[name if suffix != "weight" else f"{start}embed_tokens.weight"]
+        elif suffix.startswith("layers."):
+            _, number, part = suffix.split(".", 2)
             if part.startswith("encoder_attn"):
                 unseen.add(name)
                 continue
-            wanted = tensors[f"{start}layers.{(encoder if side == 'encoder' else decoder)[int(number)]}.{part}"]
-        elif rest == "version":
+            source = tensors[f"{start}layers.{(encoder if side == 'encoder' else decoder)[int(number)]}.{part}"]
+        elif suffix == "version":
             continue
         else:
-            wanted = tensors[start + rest.replace("output_projection", "embed_tokens")]
-        if rest in ("embed_tokens.weight", "output_projection.weight"):
-            wanted = wanted[words]
-        assert torch.equal(tensor, wanted), name
+            source = tensors[start + suffix.replace("output_projection", "embed_tokens")]
+        if suffix in ("embed_tokens.weight", "output_projection.weight"):
+            source = source[words]
+        assert torch.equal(tensor, source), name
     assert len(unseen) == 10 * len(decoder)
 
 
@@ -65,8 +65,8 @@ def test_pretraining_starts_as_the_masked_lm(mlm):
     lm = builders.masked_lm(1, layers=LAYERS).eval()
     sample = veco_builders.batch()["net_input"]
     expected = lm(sample["src_tokens"], select=sample["masked"])
-    found = model(**sample, objectives=("is",))["is_mlm"]
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    logits = model(**sample, objectives=("is",))["is_mlm"]
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -118,16 +118,16 @@ def test_what_does_not_fit_is_refused_by_option(mlm, options, message):
 
 
 def test_a_dictionary_map_chooses_rows_of_the_masked_lm(mlm):
-    kept = [number % 3 == 1 for number in range(builders.PIECES)]
-    symbols = {"pieces": sum(kept), "kept_rows": kept, "tags": ("[en]", "[de]")}
+    map_rows = [number % 3 == 1 for number in range(builders.PIECES)]
+    symbols = {"pieces": sum(map_rows), "kept_rows": map_rows, "tags": ("[en]", "[de]")}
     model = veco_builders.translator(
         symbols=symbols, init_from_mlm=str(mlm[0]), keep_decoder_layers="last:2", embedding_mismatch="extend"
     )
-    rows = [0, 1, 2, 3, *(4 + number for number, stays in enumerate(kept) if stays)]
+    rows = [0, 1, 2, 3, *(4 + number for number, stays in enumerate(map_rows) if stays)]
     words = mlm[1]["sentence_encoder.embed_tokens.weight"][rows]
     for name in ("encoder.embed_tokens", "decoder.output_projection"):
         assert torch.equal(model.state_dict()[f"{name}.weight"][:-2], words)
-    symbols["kept_rows"] = kept[:-1]
+    symbols["kept_rows"] = map_rows[:-1]
     with pytest.raises(ValueError, match="--resized-dict-map has 24 lines, .* --init-from-mlm .* 30 rows"):
         veco_builders.translator(symbols=symbols, init_from_mlm=str(mlm[0]))
 
@@ -135,9 +135,9 @@ def test_a_dictionary_map_chooses_rows_of_the_masked_lm(mlm):
 def test_a_dictionary_map_is_compared_with_the_dictionary_beside_the_file(mlm, tmp_path):
     folder = tmp_path / "mlm"
     shutil.copytree(mlm[0], folder)
-    kept = [number % 3 == 1 for number in range(builders.PIECES)]
-    symbols = {"pieces": sum(kept), "kept_rows": kept}
-    text = [f"p{sum(kept[:number])} 1" if kept[number] else f"q{number} 1" for number in range(builders.PIECES)]
+    map_rows = [number % 3 == 1 for number in range(builders.PIECES)]
+    symbols = {"pieces": sum(map_rows), "kept_rows": map_rows}
+    text = [f"p{sum(map_rows[:number])} 1" if map_rows[number] else f"q{number} 1" for number in range(builders.PIECES)]
     (folder / "dict.txt").write_text("\n".join(text) + "\n")
     veco_builders.translator(symbols=symbols, init_from_mlm=str(folder))
     text[1], text[2] = text[2], text[1]  # an entry that stays is elsewhere

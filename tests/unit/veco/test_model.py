@@ -1,10 +1,15 @@
-"""Pre-training: what is tied, what runs, and what moves while the backbone is frozen. Equations: tests/reference."""
+"""Pre-training: both routes, what is tied, what runs, what trains while the backbone is frozen. Equations: tests/reference."""
 
 import pytest
 import torch
 
-from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
+from fairseq_plugins.checkpoints.layouts import family_layout
+from fairseq_plugins.modules.text_encoder import TextEncoder
+from fairseq_plugins.veco.criterion import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from tests import builders, veco_builders
+from tests.veco_builders import LAYERS
+
+CLOSE = dict(rtol=0, atol=1e-5)
 
 
 @pytest.fixture
@@ -59,9 +64,11 @@ def test_only_cross_attention_moves_while_frozen_and_all_after(model, device):
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=0.1)  # made before, as fairseq's
     model.freeze_backbone(True)
-    moved = step(model, sample, optimizer)
-    assert {name for name, found in moved.items() if found} == {name for name in moved if is_cross_attention(name)}
-    assert len(moved) > sum(moved.values()) > 10
+    changes = step(model, sample, optimizer)
+    assert {name for name, results in changes.items() if results} == {
+        name for name in changes if is_cross_attention(name)
+    }
+    assert len(changes) > sum(changes.values()) > 10
     model.freeze_backbone(False)
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert all(step(model, sample, optimizer).values())
@@ -81,17 +88,19 @@ def test_while_frozen_training_computes_cs_mlm_alone(model, device):
 
 def test_checkpointed_activations_give_the_frozen_phase_the_same_gradients(device):
     """A checkpointed layer, none of whose inputs needs a gradient, would give its cross-attention none."""
-    found = []
+    results = []
     for checkpointed in (False, True):
         model = veco_builders.random_pretrainer(checkpoint_activations=checkpointed).to(device).train()
         model.freeze_backbone(True)
         torch.manual_seed(1)  # dropout
         loss_of(model, batch(device))[0].backward()
-        found.append({name: one.grad for name, one in model.named_parameters() if one.grad is not None})
-    plain, again = found
+        results.append(
+            {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+        )
+    plain, again = results
     assert set(plain) == set(again) and all(is_cross_attention(name) for name in plain) and plain
-    kept = [name for name in plain if "k_proj.bias" not in name]
-    assert all(torch.equal(again[name], plain[name]) and bool(plain[name].any()) for name in kept)
+    selection = [name for name in plain if "k_proj.bias" not in name]
+    assert all(torch.equal(again[name], plain[name]) and bool(plain[name].any()) for name in selection)
 
 
 def test_only_what_is_needed_runs(model, device):
@@ -111,3 +120,35 @@ def test_only_what_is_needed_runs(model, device):
     model(**net_input, reduce=lambda counts, hidden, *_: rows.update(counts, all=len(hidden)))
     count, pairs = (int(net_input[name].sum()) for name in ("masked", "joint_masked"))
     assert rows == {"is_mlm": count, "cs_mlm": count, "tlm": pairs, "all": 2 * count + pairs}
+
+
+@torch.no_grad()
+def test_the_encoder_route_is_our_encoder_bit_for_bit():
+    """TextEncoder is what reads XLM-R, and the encoder of a VECO file for understanding."""
+    model = veco_builders.random_pretrainer()
+    sizes = dict(layers=LAYERS, embed_dim=builders.WIDTH, ffn_dim=builders.FFN, heads=builders.HEADS)
+    layout = family_layout("xlmr", vocab_size=builders.VOCAB, max_positions=builders.POSITIONS, **sizes)
+    encoder = TextEncoder(layout).eval()
+    encoder.load_state_dict(model.encoder.state_dict())
+    tokens = veco_builders.batch(extra=2)["net_input"]["src_tokens"]
+    route = model.encoder(tokens, src_lengths=None)["encoder_out"][0].transpose(0, 1)
+    selection = tokens.ne(builders.PAD)
+    assert torch.equal(route[selection], encoder(tokens)[-1][selection])
+    assert float(route[selection].std(dim=0).mean()) > 0.1
+
+
+@torch.no_grad()
+def test_the_decoder_route_with_all_layers_is_stock_fairseqs():
+    model = veco_builders.random_pretrainer()
+    stock = veco_builders.stock_model(veco_builders.dictionary(mask=True), scaled=False)
+    state = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("lm_head.")}
+    stock.load_state_dict(state)
+    sample = veco_builders.batch(extra=1)["net_input"]
+    tokens, half = sample["src_tokens"], 2
+    seen = {}
+    model(**sample, objectives=("cs",), reduce=lambda counts, hidden, *_: seen.update(dict.fromkeys(counts, hidden)))
+    memory = stock.encoder(torch.cat([tokens[half:], tokens[:half]]), src_lengths=None)
+    states = stock.decoder(tokens, encoder_out=memory, features_only=True)[0]
+    expected = model.lm_head.transform(states[sample["masked"]])
+    torch.testing.assert_close(seen["cs_mlm"], expected, **CLOSE)
+    assert float(expected.std(dim=0).mean()) > 0.1

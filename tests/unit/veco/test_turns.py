@@ -5,7 +5,7 @@ import pytest
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import EpochBatchIterator
 
-from fairseq_plugins.data.alternating_batches import AlternatingIterator, take_turns
+from fairseq_plugins.veco.data import AlternatingIterator, take_turns
 
 ITEMS = 100
 
@@ -30,13 +30,13 @@ def turns(*kinds, seed=1):
 
 
 @pytest.mark.cases(
-    "first second wanted",
+    "first second expected",
     ([[1, 2], [3]], [[50], [51, 52]], [[1, 2], [50], [3], [51, 52]]),
     ([[1], [2], [3], [4]], [[50], [51, 52]], [[1], [50], [2], [51, 52], [3], [150], [4], [151, 152]]),
     ([[1]], [[50], [51], [52]], [[1], [50], [101], [51], [201], [52]]),
 )
-def test_the_smaller_kind_is_used_again_with_other_indices(first, second, wanted):
-    assert turns(arrays(*first), arrays(*second)) == wanted
+def test_the_smaller_kind_is_used_again_with_other_indices(first, second, expected):
+    assert turns(arrays(*first), arrays(*second)) == expected
 
 
 def iterator(shards=1, shard=0, count=6, kinds=2, **changes):
@@ -44,16 +44,16 @@ def iterator(shards=1, shard=0, count=6, kinds=2, **changes):
     data = Numbers()
     batches = [np.array([10 * kind + place]) for place in range(count) for kind in range(kinds)]
     stock = EpochBatchIterator(data, data.collater, batches, seed=3, num_shards=shards, shard_id=shard, **changes)
-    return AlternatingIterator.of(stock, kinds)
+    return AlternatingIterator.wrap(stock, kinds)
 
 
 def epoch_of(source, shuffle=True, stop=1000):
-    found = []
+    order = []
     for batch in source.next_epoch_itr(shuffle=shuffle):
-        found.append(batch[0] if batch else -1)
-        if len(found) == stop:
+        order.append(batch[0] if batch else -1)
+        if len(order) == stop:
             break
-    return found
+    return order
 
 
 @pytest.mark.parametrize("kinds", [1, 2, 3])
@@ -62,8 +62,10 @@ def test_kinds_take_turns_and_each_is_shuffled(kinds):
     orders = [epoch_of(source) for _ in range(2)]
     for order in orders:
         assert [batch // 10 for batch in order] == list(range(kinds)) * 6
-        own = [tuple(batch % 10 for batch in order[kind::kinds]) for kind in range(kinds)]
-        assert len({*own, tuple(range(6))}) == kinds + 1 and all(sorted(batches) == [*range(6)] for batches in own)
+        of_kind = [tuple(batch % 10 for batch in order[kind::kinds]) for kind in range(kinds)]
+        assert len({*of_kind, tuple(range(6))}) == kinds + 1 and all(
+            sorted(batches) == [*range(6)] for batches in of_kind
+        )
     assert orders[0] != orders[1]
     again = iterator(kinds=kinds)
     assert [epoch_of(again) for _ in range(2)] == orders
@@ -79,11 +81,11 @@ def test_shards_are_dealt_batches_in_turn(shards):
 
 @pytest.mark.parametrize(("shards", "shard"), [(1, 0), (2, 0), (2, 1)])
 def test_a_restart_in_the_middle_of_an_epoch_goes_on(shards, shard):
-    first, stopped, resumed = (iterator(shards, shard, epoch=epoch) for epoch in (1, 1, 2))
+    first, first_run, resumed = (iterator(shards, shard, epoch=epoch) for epoch in (1, 1, 2))
     second_epoch = [epoch_of(first) for _ in range(2)][1]
-    epoch_of(stopped)
-    began = epoch_of(stopped, stop=3)
-    state = stopped.state_dict()
+    epoch_of(first_run)
+    began = epoch_of(first_run, stop=3)
+    state = first_run.state_dict()
     assert (state["epoch"], state["iterations_in_epoch"]) == (2, 3)
     resumed.load_state_dict(state)
     assert began + epoch_of(resumed) == second_epoch

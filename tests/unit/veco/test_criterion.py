@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from fairseq.logging import metrics
 
-from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
+from fairseq_plugins.veco.criterion import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from tests import veco_builders
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -42,14 +42,14 @@ def test_objectives_are_logged_in_bits_by_name():
     types = [{name: type(value) for name, value in log.items()} for log in logs]
     assert types[0] == types[1]  # every rank has the same names, and as many tensors: they are summed apart
     assert (logs[1]["tlm"], logs[1]["tlm_tokens"]) == (0.0, 0)
-    shown = epoch(logs)
+    logged = epoch(logs)
     sizes = [int(sample["net_input"]["masked"].sum()) for sample in batches]
     for name in NAMES:
         tokens = sum(sizes) if name != "tlm" else sizes[0]
         bits = sum(float(log[name]) for log in logs) / tokens / math.log(2)
-        assert shown[name] == pytest.approx(bits, abs=1e-3) and bits > 1.0
+        assert logged[name] == pytest.approx(bits, abs=1e-3) and bits > 1.0
     total = sum(float(log["loss"]) for log in logs) / sum(sizes) / math.log(2)
-    assert shown["loss"] == pytest.approx(total, abs=1e-3)
+    assert logged["loss"] == pytest.approx(total, abs=1e-3)
     assert float(logs[0]["loss"]) == pytest.approx(sum(float(logs[0][name]) for name in NAMES), rel=1e-5)
     assert "tlm" not in epoch(logs[1:])
 

@@ -1,4 +1,4 @@
-"""VECO's sizes and options, the routes' equality with stock fairseq and with our encoders, and decoding step by step."""
+"""VECO's sizes, options and choices of layers, and what is refused."""
 
 import argparse
 
@@ -6,13 +6,10 @@ import pytest
 import torch
 from fairseq import models
 
-from fairseq_plugins.checkpoints.layouts import family_layout
-from fairseq_plugins.models.veco.layer_choice import parse_layers
-from fairseq_plugins.modules.text_encoder import TextEncoder
+from fairseq_plugins.veco.config import parse_layers
 from tests import builders, veco_builders
 from tests.veco_builders import KINDS, LAYERS
 
-CLOSE = dict(rtol=0, atol=1e-5)
 # Layers, width, feed-forward width, heads.
 ARCHS = {"veco_tiny": (4, 256, 1024, 4), "veco_base": (12, 768, 3072, 12), "veco_large": (24, 1024, 4096, 16)}
 
@@ -76,22 +73,22 @@ def test_kept_layers_set_the_depth_and_stay_in_the_options(kind):
 
 
 @pytest.mark.cases(
-    "given message",
+    "options message",
     ({"keep_encoder_layers": "1,1"}, r"--keep-encoder-layers 1,1: .*each layer once"),
     ({"keep_decoder_layers": "last:2", "decoder_layers": 3}, r"--decoder-layers 3: .* are 2 layers"),
     ({"encoder_layers_to_keep": "0,1"}, r"--encoder-layers-to-keep 0,1: .*--keep-encoder-layers"),
     ({"embedding_mismatch": "cut"}, r"--embedding-mismatch must be one of error, extend, truncate; got cut"),
     *((dict(keep_decoder_layers=text), f"--keep-decoder-layers '?{text}'?: .*{words}") for text, words in BAD_CHOICES),
 )
-def test_bad_options_are_refused_by_name(given, message):
+def test_bad_options_are_refused_by_name(options, message):
     with pytest.raises(ValueError, match=message):
-        veco_builders.translator(**given)
+        veco_builders.translator(**options)
 
 
 @pytest.mark.cases(
-    "given message",
+    "options message",
     ({"decoder_layers": 2}, r"--decoder-layers 2: .*valid here: 4"),
-    ({"keep_decoder_layers": "last:2"}, r"--keep-decoder-layers: pre-training has the whole stack"),
+    ({"keep_decoder_layers": "last:2"}, r"--keep-decoder-layers last:2: pre-training has the whole stack"),
     ({"max_target_positions": 20}, r"--max-target-positions 20: .*valid here: 40"),
     ({"no_scale_embedding": False}, "--no-scale-embedding false"),
     ({"share_all_embeddings": False}, "--share-all-embeddings false"),
@@ -101,38 +98,6 @@ def test_bad_options_are_refused_by_name(given, message):
     ({"activation_fn": "relu"}, "pre-training: --activation-fn relu is not how XLM-R .*valid: gelu"),
     ({"layernorm_embedding": False}, "--layernorm-embedding False .*valid: True"),
 )
-def test_pretraining_refuses_what_would_part_the_two_routes(given, message):
+def test_pretraining_refuses_what_would_part_the_two_routes(options, message):
     with pytest.raises(ValueError, match=message):
-        veco_builders.pretrainer(**given)
-
-
-@torch.no_grad()
-def test_the_encoder_route_is_our_encoder_bit_for_bit():
-    """TextEncoder is what reads XLM-R, and the encoder of a VECO file for understanding."""
-    model = veco_builders.random_pretrainer()
-    sizes = dict(layers=LAYERS, embed_dim=builders.WIDTH, ffn_dim=builders.FFN, heads=builders.HEADS)
-    layout = family_layout("xlmr", vocab_size=builders.VOCAB, max_positions=builders.POSITIONS, **sizes)
-    encoder = TextEncoder(layout).eval()
-    encoder.load_state_dict(model.encoder.state_dict())
-    tokens = veco_builders.batch(extra=2)["net_input"]["src_tokens"]
-    route = model.encoder(tokens, src_lengths=None)["encoder_out"][0].transpose(0, 1)
-    kept = tokens.ne(builders.PAD)
-    assert torch.equal(route[kept], encoder(tokens)[-1][kept])
-    assert float(route[kept].std(dim=0).mean()) > 0.1
-
-
-@torch.no_grad()
-def test_the_decoder_route_with_all_layers_is_stock_fairseqs():
-    model = veco_builders.random_pretrainer()
-    stock = veco_builders.stock_model(veco_builders.dictionary(mask=True), scaled=False)
-    state = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("lm_head.")}
-    stock.load_state_dict(state)
-    sample = veco_builders.batch(extra=1)["net_input"]
-    tokens, half = sample["src_tokens"], 2
-    seen = {}
-    model(**sample, objectives=("cs",), reduce=lambda counts, hidden, *_: seen.update(dict.fromkeys(counts, hidden)))
-    memory = stock.encoder(torch.cat([tokens[half:], tokens[:half]]), src_lengths=None)
-    states = stock.decoder(tokens, encoder_out=memory, features_only=True)[0]
-    expected = model.lm_head.transform(states[sample["masked"]])
-    torch.testing.assert_close(seen["cs_mlm"], expected, **CLOSE)
-    assert float(expected.std(dim=0).mean()) > 0.1
+        veco_builders.pretrainer(**options)

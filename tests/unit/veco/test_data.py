@@ -5,7 +5,7 @@ import pytest
 import torch
 from fairseq.data import data_utils
 
-from fairseq_plugins.data.veco_dataset import VECODataset
+from fairseq_plugins.veco.data import VECODataset
 from tests import builders
 from tests import veco_builders as veco
 from tests.veco_builders import BOS, EOS, MASK, PAD, plain, whole
@@ -33,8 +33,8 @@ def test_a_parallel_batch_by_hand():
     # The joint rows are masked as the rows are.
     for row, (x, y) in enumerate(((2, 1), (1, 3))):
         parts = [inputs["src_tokens"][row, 1 : x + 1], inputs["src_tokens"][row + 2, 1 : y + 1]]
-        found = [inputs["joint_tokens"][row, 1 : x + 1], inputs["joint_tokens"][row, x + 3 : x + y + 3]]
-        assert all(torch.equal(one, two) for one, two in zip(parts, found))
+        actual = [inputs["joint_tokens"][row, 1 : x + 1], inputs["joint_tokens"][row, x + 3 : x + y + 3]]
+        assert all(torch.equal(item, twin) for item, twin in zip(parts, actual))
     assert torch.stack(inputs["masked"], dim=1).tolist() == batch["target"].ne(PAD).nonzero().tolist()
     assert torch.stack(inputs["joint_masked"], dim=1).tolist() == batch["joint_target"].ne(PAD).nonzero().tolist()
 
@@ -87,22 +87,22 @@ def test_streams_and_repetitions_have_noise_of_their_own():
     rounds = [[data[index + times * total] for index in range(total)] for times in range(3)]
     for before, after in (streams, rounds[:2], rounds[1:]):
         assert [whole(item) for item in before] == [whole(item) for item in after]
-        assert sum(plain(one) != plain(two) for one, two in zip(before, after)) > total // 2
+        assert sum(plain(item) != plain(twin) for item, twin in zip(before, after)) > total // 2
     assert data[total + 3]["id"] == total + 3
 
 
 def test_sampling_has_the_shares_within_each_kind_and_is_new_in_every_epoch():
     languages = [veco.segments(veco.documents([4] * count, seed)) for count, seed in ((5, 1), (20, 2))]
     pairs = [veco.pairs([[A, B]] * count, [[C]] * count) for count in (10, 30)]
-    data, found = veco.dataset([*languages, *pairs], [0.5, 0.5, 0.75, 0.25]), []
+    data, actual = veco.dataset([*languages, *pairs], [0.5, 0.5, 0.75, 0.25]), []
     texts = data.first_pair
     for epoch in (1, 2, 1):
         data.set_epoch(epoch)
         parts = range(texts), range(texts, len(data))
         counts = [np.bincount([data.place_of(index)[0] for index in part]) for part in parts]
         assert abs(counts[0] - texts / 2).max() < 1 and counts[1].tolist() == [0, 0, 30, 10]
-        found.append([whole(item) for item in data])
-    assert len(data) == sum(map(len, languages)) + 40 and found[0] == found[2] != found[1]
+        actual.append([whole(item) for item in data])
+    assert len(data) == sum(map(len, languages)) + 40 and actual[0] == actual[2] != actual[1]
 
 
 def batches(data, epoch=1, **limits):
@@ -115,16 +115,16 @@ def batches(data, epoch=1, **limits):
 def test_sampled_kinds_take_turns_and_the_smaller_one_is_repeated():
     data = veco.dataset(veco.streams(20, 90), [1.0, 1.0])
     total, first = len(data), data.first_pair
-    found = batches(data)
-    assert data.kinds == 2 and len(found) == 2 * 23
-    for place, batch in enumerate(found):
+    actual = batches(data)
+    assert data.kinds == 2 and len(actual) == 2 * 23
+    for place, batch in enumerate(actual):
         assert {index % total >= first for index in batch} == {place % 2 == 1}
-    drawn = [index for batch in found for index in batch]
-    assert len(set(drawn)) == len(drawn), "noise of its own for whatever is repeated"
-    assert sorted(index for batch in found[1::2] for index in batch) == list(range(first, total)), "larger kind once"
-    times = np.bincount([index % total for batch in found[::2] for index in batch])
+    used_indices = [index for batch in actual for index in batch]
+    assert len(set(used_indices)) == len(used_indices), "noise of its own for whatever is repeated"
+    assert sorted(index for batch in actual[1::2] for index in batch) == list(range(first, total)), "larger kind once"
+    times = np.bincount([index % total for batch in actual[::2] for index in batch])
     assert times.max() - times.min() == 1
-    assert batches(veco.dataset(veco.streams(20, 90), [1.0, 1.0])) == found != batches(data, 2)
+    assert batches(veco.dataset(veco.streams(20, 90), [1.0, 1.0])) == actual != batches(data, 2)
 
 
 def test_max_tokens_counts_padding():
@@ -149,12 +149,12 @@ def numbers(tokens):
 
 def texts(lengths, room=8):
     stream = veco.segments(sentences_of(lengths), room)
-    found = [stream.read(index) for index in range(len(stream))]
-    for (x, y), sizes in zip(found, stream.lengths.tolist()):
+    actual = [stream.read(index) for index in range(len(stream))]
+    for (x, y), sizes in zip(actual, stream.lengths.tolist()):
         assert [len(x) + 1, len(y) + 1] == sizes
         assert x[-1] == y[-1] == EOS
         assert max(sizes) <= room
-    return [(numbers(x), numbers(y)) for x, y in found]
+    return [(numbers(x), numbers(y)) for x, y in actual]
 
 
 @pytest.mark.cases(
@@ -178,10 +178,10 @@ def test_every_sentence_is_used_once_or_counted():
     for _ in range(200):
         lengths = np.where(generator.random(40) < 0.2, 1, generator.integers(2, 14, 40)).tolist()
         room = int(generator.integers(6, 30))
-        found = texts(lengths, room)
-        used = [number for x, y in found for number in (*x, *y)]
+        actual = texts(lengths, room)
+        used = [number for x, y in actual for number in (*x, *y)]
         assert used == sorted(set(used))
-        for x, y in found:
+        for x, y in actual:
             assert [*x, *y] == list(range(x[0], y[-1] + 1))
             assert 1 not in lengths[x[0] - 1 : y[-1]]
         left_out = veco.segments(sentences_of(lengths), room).left_out

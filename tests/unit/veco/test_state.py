@@ -34,10 +34,10 @@ def assert_layers(model, before, side, numbers):
     state = model.state_dict()
     assert len(getattr(model, side).layers) == len(numbers)
     for place, number in enumerate(numbers):
-        wanted = layer(before, side, number)
-        found = layer(state, side, place)
-        assert found.keys() == wanted.keys() and len(found) == (26 if side == "decoder" else 16)
-        assert [name for name, tensor in found.items() if not torch.equal(tensor, wanted[name])] == []
+        expected = layer(before, side, number)
+        actual = layer(state, side, place)
+        assert actual.keys() == expected.keys() and len(actual) == (26 if side == "decoder" else 16)
+        assert [name for name, tensor in actual.items() if not torch.equal(tensor, expected[name])] == []
 
 
 @pytest.mark.parametrize(("choice", "numbers"), [("1,2,11", [1, 2, 11]), ("last:2", [10, 11]), ("every:5", [1, 6, 11])])
@@ -58,7 +58,8 @@ def test_a_state_of_a_run_is_taken_as_it_is(caplog):
     model = veco_builders.translator(keep_encoder_layers="1,3", keep_decoder_layers="last:2")
     veco_builders.soften(model, 8)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    again = veco_builders.translator(keep_encoder_layers="1,3", keep_decoder_layers="last:2")
+    map_rows = dict(keep_encoder_layers="1,3", keep_decoder_layers="last:2")
+    again = veco_builders.translator(symbols={"checkpoint_kind": "run"}, **map_rows)
     with caplog.at_level(logging.INFO):
         again.load_state_dict(dict(state))
     assert [name for name, tensor in again.state_dict().items() if not torch.equal(tensor, state[name])] == []
@@ -66,14 +67,14 @@ def test_a_state_of_a_run_is_taken_as_it_is(caplog):
 
 
 @pytest.mark.cases(
-    "given layers message",
+    "options layers message",
     ({}, DEEP, r"12 decoder layers, the model 6; write --keep-decoder-layers .* --keep-decoder-layers last:6"),
     ({"keep_decoder_layers": "last:3"}, 5, r"5 encoder layers; valid: the model's 12"),
     ({"keep_decoder_layers": "1", "keep_encoder_layers": "last:2"}, 5, r"valid: the model's 2, or a stack .* 12"),
 )
-def test_other_numbers_of_layers_are_refused(given, layers, message, caplog):
+def test_other_numbers_of_layers_are_refused(options, layers, message, caplog):
     with pytest.raises(ValueError, match=message) as caught:
-        deep(**given).load_state_dict(veco_builders.stock_state(layers))
+        deep(**options).load_state_dict(veco_builders.stock_state(layers))
     # fairseq's trainer may hide the error: it is in the log too.
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [str(caught.value)]
 
@@ -115,10 +116,10 @@ def test_a_map_cut_short_is_refused_also_where_the_rows_are_the_dictionarys():
 
 def test_a_map_may_list_mask_and_tags():
     """As data_prep.cut_vocabulary writes it of a dict.txt that has them: their rows stay where they are listed."""
-    kept = [*kept_rows(), True, True, True]
-    symbols = dict(kept_rows=kept, pieces=sum(kept) - 3, mask=True, tags=("[en]", "[de]"))
-    rows = [*range(4), *(4 + number for number, stays in enumerate(kept) if stays)]
-    released = veco_builders.stock_state(rows=4 + len(kept))
+    map_rows = [*kept_rows(), True, True, True]
+    symbols = dict(kept_rows=map_rows, pieces=sum(map_rows) - 3, mask=True, tags=("[en]", "[de]"))
+    rows = [*range(4), *(4 + number for number, stays in enumerate(map_rows) if stays)]
+    released = veco_builders.stock_state(rows=4 + len(map_rows))
     model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2")
     model.load_state_dict(dict(released))
     assert torch.equal(model.encoder.embed_tokens.weight, released["encoder.embed_tokens.weight"][rows])
@@ -128,8 +129,8 @@ def kept_rows(count=builders.PIECES):
     return [number % 3 == 1 for number in range(count)]
 
 
-def cut_translator(kept, **symbols):
-    task = veco_builders.task(kept_rows=kept, pieces=sum(kept), **symbols)
+def cut_translator(map_rows, **symbols):
+    task = veco_builders.task(kept_rows=map_rows, pieces=sum(map_rows), **symbols)
     return models.build_model(veco_builders.arguments(keep_decoder_layers="last:2"), task)
 
 
@@ -137,15 +138,15 @@ def cut_translator(kept, **symbols):
 def test_the_dictionary_map_chooses_rows(mask_row, mask):
     """The four special rows stay; that of ``<mask>`` stays where the file and the dictionary have it."""
     released = veco_builders.stock_state(rows=4 + builders.PIECES + mask_row)
-    kept = kept_rows()
-    model = cut_translator(kept, mask=mask)
+    map_rows = kept_rows()
+    model = cut_translator(map_rows, mask=mask)
     model.load_state_dict(dict(released))
-    ids = [0, 1, 2, 3] + [4 + number for number, stays in enumerate(kept) if stays] + [4 + builders.PIECES] * mask
+    ids = [0, 1, 2, 3] + [4 + number for number, stays in enumerate(map_rows) if stays] + [4 + builders.PIECES] * mask
     words = released["encoder.embed_tokens.weight"][ids]
     for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection"):
         assert torch.equal(model.state_dict()[f"{name}.weight"], words)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    again = cut_translator(kept, mask=mask)  # decoding with the same map: the rows are the model's
+    again = cut_translator(map_rows, mask=mask, checkpoint_kind="run")  # the same map: the rows are the model's
     again.load_state_dict(state)
     assert torch.equal(again.encoder.embed_tokens.weight, words)
 

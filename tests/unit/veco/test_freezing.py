@@ -12,7 +12,7 @@ from fairseq.optim.fp16_optimizer import FP16Optimizer
 from omegaconf import OmegaConf
 from torch import nn
 
-from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
+from fairseq_plugins.veco.criterion import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from tests import builders, veco_builders
 from tests.unit.tasks.making import maker
 
@@ -64,11 +64,11 @@ def adam(model, kind="fp32"):
     if kind == "flat fp16":
         row = nn.Parameter(torch.cat([parameter.data.view(-1) for parameter in parameters]))
         row.grad = torch.zeros_like(row)
-        copies, held = {None: row}, [row]
+        copies, masters = {None: row}, [row]
     else:
-        copies = held = FP16Optimizer.build_fp32_params(None, parameters, flatten=False)
+        copies = masters = FP16Optimizer.build_fp32_params(None, parameters, flatten=False)
     cfg = OmegaConf.create({"optimizer": ADAM, "common": {"bf16": True, "fp16_scale_window": 1}})
-    return FP16Optimizer(cfg, parameters, FairseqAdam(cfg.optimizer, held), copies)
+    return FP16Optimizer(cfg, parameters, FairseqAdam(cfg.optimizer, masters), copies)
 
 
 def update(task, model, optimizer, number, processes=1):
@@ -96,10 +96,10 @@ def test_only_cross_attention_moves_in_the_frozen_phase_and_everything_after_it(
     for number in range(3):
         update(task, model, optimizer, number)
         update(task, plain, expected, number)
-    frozen, wanted = values(model), values(plain)
+    frozen, reference = values(model), values(plain)
     for name, value in frozen.items():
         assert torch.equal(value, start[name]) == ("encoder_attn" not in name), name
-        torch.testing.assert_close(value, wanted[name], msg=name)
+        torch.testing.assert_close(value, reference[name], msg=name)
     assert not model.frozen and all(parameter.requires_grad for parameter in model.parameters())
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1]
     update(task, model, optimizer, 3)

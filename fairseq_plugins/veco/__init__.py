@@ -1,0 +1,15 @@
+"""VECO (Luo et al. 2021): one stack of layers, pre-trained as an encoder and as a decoder at once.
+
+Read beside the paper, in this order::
+
+    config.py          3, 5.1    options, sizes, architectures, one table of rules between options
+    model.py           2.1, 2.2  the variable blocks, and both objectives: Eq. 4 to 7
+    criterion.py       2.2       their sum: Eq. 8
+    segments.py        2.2       segments x and y: translation pairs, adjacent text
+    data.py            2.2, 3    masking, and batches of both kinds in turn
+    pretraining.py     3         ``veco_pretraining``: languages, what trains and when
+    state.py           2.3       what a checkpoint is, and how it becomes an encoder-decoder
+    from_masked_lm.py  3         the start of both models from XLM-R
+    dictionary_map.py  5.1       rows of a cut vocabulary; which of them is ``<mask>``
+    translation.py     2.3, 5.1  fine-tuning and decoding in the authors' conventions
+"""
