@@ -15,11 +15,10 @@ from torch.testing import assert_close
 from data_prep.nlu_pieces import SentencePieces
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
-from fairseq_plugins.data.question_dataset import QuestionDataset, QuestionSet
-from fairseq_plugins.data.question_files import QuestionEntry
 from fairseq_plugins.export import folder as folders
-from fairseq_plugins.models.nlu import load_text_encoder
-from fairseq_plugins.ops.answer_spans import best_rows, best_spans, outside_passage
+from fairseq_plugins.understanding.answers import best_rows, best_spans, outside_passage
+from fairseq_plugins.understanding.encoder import load_text_encoder
+from fairseq_plugins.understanding.questions import QuestionDataset, QuestionEntry, QuestionSet
 from fairseq_plugins_runtime import ModelError, load, sessions
 from fairseq_plugins_runtime.folder import Folder
 from tests import nlu_builders, veco_builders

@@ -8,7 +8,7 @@ from fairseq import models
 
 from fairseq_plugins.checkpoints.layouts import family_layout
 from fairseq_plugins.models.veco.layer_choice import parse_layers
-from fairseq_plugins.modules.text_encoder import TextEncoder
+from fairseq_plugins.understanding.encoder import TextEncoder
 from tests import builders, veco_builders
 from tests.veco_builders import KINDS, LAYERS
 

@@ -1,0 +1,179 @@
+"""Inputs of an encoder: symbols around one or two texts, cutting, and batches padded on the right."""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from fairseq.data import data_utils
+from fairseq.dataclass.constants import ChoiceEnum
+from torch import Tensor
+
+from ..common.epoch_dataset import EpochDataset
+
+INPUT_FORMATS = ChoiceEnum(["xlmr", "bert", "mbart", "mbart50"])
+"""xlmr ``<s> A </s> </s> B </s>``; bert ``<s> A </s> B </s>``; mbart ``A </s> B </s> LANG``;
+mbart50 (and NLLB) ``LANG A </s> B </s>``."""
+
+
+class Assembled(NamedTuple):
+    """Tokens of an input, and the places of its texts."""
+
+    tokens: Tensor  # (S,) int64
+    starts: Tuple[int, ...]  # place of the first piece of each text
+    lengths: Tuple[int, ...]  # pieces of each text after cutting
+
+
+class InputFormat:
+    """Special symbols around one or two texts.
+
+    Args:
+        name: one of :data:`INPUT_FORMATS`.
+        bos, eos: ids of ``<s>`` and ``</s>``.
+
+    Source: XLM-R and BERT as released; mBART (Liu et al. 2020) puts the language last, mBART-50
+    (Tang et al. 2020) first.
+    """
+
+    def __init__(self, name: str, bos: int, eos: int):
+        self.name, self.bos, self.eos = str(name), bos, eos
+        if self.name not in set(INPUT_FORMATS):
+            valid = ", ".join(map(str, INPUT_FORMATS))
+            raise ValueError(f"--input-format must be one of {valid}; got {name!r}")
+
+    @property
+    def needs_language(self) -> bool:
+        """True if the symbol of the language is part of the input."""
+        return self.name in ("mbart", "mbart50")
+
+    def added(self, texts: int) -> int:
+        """Count the symbols beside the pieces of one or two texts."""
+        symbols_between = 2 if self.name == "xlmr" else 1
+        return 2 + symbols_between * (texts - 1)
+
+    def assemble(
+        self, texts: Sequence[Tensor], room: int, language: Optional[int] = None
+    ) -> Assembled:
+        """Join one or two texts and cut them.
+
+        Args:
+            texts: (S,) pieces without ``</s>``.
+            room: longest input in tokens, symbols included.
+            language: id of the language's symbol, if and only if ``needs_language``.
+        """
+        assert (language is not None) == self.needs_language
+        lengths = cut_lengths([len(text) for text in texts], room - self.added(len(texts)))
+        mark = self.bos if language is None else language
+        tokens = [] if self.name == "mbart" else [mark]
+        starts: List[int] = []
+        for text, length in zip(texts, lengths):
+            if starts and self.name == "xlmr":
+                tokens.append(self.eos)
+            starts.append(len(tokens))
+            tokens += [*text[:length].tolist(), self.eos]
+        if self.name == "mbart":
+            tokens.append(mark)
+        return Assembled(torch.tensor(tokens, dtype=torch.long), tuple(starts), tuple(lengths))
+
+
+def cut_lengths(lengths: Sequence[int], room: int) -> List[int]:
+    """Compute the lengths of one or two texts after cutting: the longer one gives until both equal.
+
+    Args:
+        lengths: pieces of each text.
+        room: pieces of all texts, at most.
+
+    Raises:
+        ValueError: there is no room for a piece of each text.
+    """
+    if room < len(lengths):
+        raise ValueError(
+            f"--max-positions leaves room for {room} pieces of {len(lengths)} texts; valid: one "
+            "each at least"
+        )
+    if sum(lengths) <= room:
+        return list(lengths)
+    if len(lengths) == 1:
+        return [room]
+    shorter = min(min(lengths), room // 2)
+    longer = room - shorter
+    return [longer, shorter] if lengths[0] > lengths[1] else [shorter, longer]
+
+
+class NLUDataset(EpochDataset):
+    """One subset in one language.
+
+    Attributes:
+        cut_rows, cut_tokens: inputs that are cut, and their lost pieces.
+
+    Args:
+        texts: one or two indexable sequences of N rows (S,) int64 that end with ``</s>``, as
+            fairseq-preprocess writes them.
+        sizes: pieces of each row, with ``</s>``; (N,) per text.
+        input_format: symbols around the texts.
+        max_positions: longest input in tokens; longer ones are cut.
+        pad: id of ``<pad>``.
+        seed: seed of the order of the rows, with the epoch.
+        language: id of the language's symbol, if and only if the format needs it.
+
+    Raises:
+        ValueError: different numbers of rows, or no room for a piece of each text.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[Any],
+        sizes: Sequence[Any],
+        input_format: InputFormat,
+        max_positions: int,
+        pad: int,
+        seed: int,
+        language: Optional[int] = None,
+    ):
+        rows = [len(text) for text in texts]
+        if len(set(rows)) != 1:
+            raise ValueError(f"input0 and input1 need equal numbers of rows; got {rows}")
+        self.texts, self.input_format, self.max_positions = list(texts), input_format, max_positions
+        self.pad, self.seed, self.language, self.epoch = pad, seed, language, 1
+        symbols = input_format.added(len(texts))
+        cut_lengths([1] * len(texts), max_positions - symbols)  # raises the error of no room
+        pieces = [np.asarray(size, dtype=np.int64) - 1 for size in sizes]
+        uncut = np.sum(pieces, axis=0) + symbols
+        self.cut_rows = int((uncut > max_positions).sum())
+        self.cut_tokens = int((uncut - max_positions).clip(min=0).sum())
+        self.sizes = np.minimum(uncut, max_positions)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def assemble(self, index: int) -> Assembled:
+        """Join the texts of a row."""
+        texts = [text[index][:-1] for text in self.texts]  # the format adds </s>
+        return self.input_format.assemble(texts, self.max_positions, self.language)
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        return {"id": int(index), "tokens": self.assemble(int(index)).tokens}
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """Make a batch.
+
+        Returns:
+            ``net_input`` with ``src_tokens`` (B, S) and ``src_lengths`` (B,); ``id`` (B,);
+            ``nsentences`` and ``ntokens``. Empty for no samples.
+        """
+        if not samples:
+            return {}
+        rows = [sample["tokens"] for sample in samples]
+        lengths = torch.tensor([len(row) for row in rows])
+        return {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "nsentences": len(samples),
+            "ntokens": int(lengths.sum()),
+            "net_input": {
+                "src_tokens": data_utils.collate_tokens(rows, self.pad),
+                "src_lengths": lengths,
+            },
+        }
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch, which the order of the rows depends on."""
+        self.epoch = epoch
