@@ -107,10 +107,10 @@ class SpanQATask(GroupTask):
         dataset = QuestionDataset(
             texts,
             [text.sizes for text in texts],
+            self.input_options(name),
             QuestionSet(entries, passages, offsets, gold, self._answer_language(name)),
             self.cfg.max_question,
             self.cfg.window_stride,
-            **self.input_options(name),
         )
         logger.info(
             f"{name}: {dataset.windows.sum()} windows of at most {dataset.longest} tokens, "
@@ -154,12 +154,7 @@ class SpanQATask(GroupTask):
         return [[(question.name, answer)] for question, answer in zip(sample["questions"], answers)]
 
 
-@dataclass
-class SpanQACriterionConfig(FairseqDataclass):
-    """No options: the length of an answer is the task's --max-answer."""
-
-
-@register_criterion("span_qa", dataclass=SpanQACriterionConfig)
+@register_criterion("span_qa", dataclass=FairseqDataclass)
 class SpanQACriterion(SummedCriterion):
     """Mean cross-entropy of start and end, a sum over windows in nats.
 
@@ -172,7 +167,7 @@ class SpanQACriterion(SummedCriterion):
 
     tasks = ("span_qa",)
 
-    def __init__(self, cfg: SpanQACriterionConfig, task: Any):
+    def __init__(self, task: Any):
         super().__init__(task)
         self.max_answer, self.head = task.cfg.max_answer, task.head
 
@@ -200,7 +195,7 @@ class SpanQACriterion(SummedCriterion):
         rows = best_rows(spans.scores, sample["group"], len(questions))
         shift = sample["first_piece"][rows] - sample["passage_start"][rows]
         first, last = (spans.first[rows] + shift).tolist(), (spans.last[rows] + shift).tolist()
-        return [question.text(*span) for question, *span in zip(questions, first, last)]
+        return [question.text(*span) for question, span in zip(questions, zip(first, last))]
 
     @staticmethod
     def _score(sample: Dict[str, Any], answers: List[str]) -> Dict[str, Any]:
@@ -239,14 +234,9 @@ def _outside(logits: Tensor, sample: Dict[str, Any]) -> Tensor:
 
 
 def outside_passage(width: int, starts: Tensor, lengths: Tensor) -> Tensor:
-    """Mask the places outside the passage of each row.
+    """Mask the places outside the passage, which ``starts`` and ``lengths`` (R,) int64 delimit.
 
-    Args:
-        width: S.
-        starts, lengths: (R,) int64, place and length of the passage.
-
-    Returns:
-        (R, S) bool, True = outside.
+    Returns (R, S) bool for S = ``width``, True = outside.
     """
     place = torch.arange(width, device=starts.device)
     return (place < starts[:, None]) | (place >= (starts + lengths)[:, None])
@@ -298,8 +288,7 @@ def best_rows(scores: Tensor, group: Tensor, groups: int) -> Tensor:
 
     Args:
         scores: (R,).
-        group: (R,) int64, number of the group of each row; each group has a row.
-        groups: number of groups.
+        group: (R,) int64, number of the group of each row, below ``groups``; none is empty.
 
     Returns:
         (groups,) int64.

@@ -14,30 +14,21 @@ from .task import NLUTask
 
 
 class RowGroups(NLUDataset):
-    """Dataset whose items hold ``rows``; a batch has the rows of its items below each other.
-
-    Attributes:
-        longest: tokens of the longest row.
-    """
+    """Dataset whose items hold ``rows``; a batch has the rows of its items below each other."""
 
     longest = 0
+    """Tokens of the longest row."""
 
     def set_rows(self, counts: np.ndarray, lengths: np.ndarray) -> None:
-        """Set the sizes of the items: what each needs in a padded batch.
-
-        Args:
-            counts: (N,) rows of each item, at least 1.
-            lengths: (N,) tokens of its longest row.
-        """
-        self.sizes = counts * lengths
+        """Set the sizes of the items from their rows (N,) and the tokens of the longest (N,)."""
+        self.sizes = counts * lengths  # of an item in a padded batch
         self.longest = int(lengths.max(initial=0))
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Make the batch of the class below from all R rows.
+        """Collate all R rows of the items.
 
-        Returns:
-            In addition ``group`` (R,) int64, the number of the row's item in the batch; ``row``
-            (R,), the id of each row; ``id`` is that of each item.
+        Adds ``group`` (R,) int64, the number of the row's item in the batch, and ``row`` (R,), the
+        id of each row; ``id`` is that of each item.
         """
         if not samples:
             return {}

@@ -24,11 +24,7 @@ class Assembled(NamedTuple):
 
 
 class InputFormat:
-    """Special symbols around one or two texts.
-
-    Args:
-        name: one of :data:`INPUT_FORMATS`.
-        bos, eos: ids of ``<s>`` and ``</s>``.
+    """Special symbols around one or two texts: one of :data:`INPUT_FORMATS`.
 
     Source: XLM-R and BERT as released; mBART (Liu et al. 2020) puts the language last, mBART-50
     (Tang et al. 2020) first.
@@ -76,11 +72,7 @@ class InputFormat:
 
 
 def cut_lengths(lengths: Sequence[int], room: int) -> List[int]:
-    """Compute the lengths of one or two texts after cutting: the longer one gives until both equal.
-
-    Args:
-        lengths: pieces of each text.
-        room: pieces of all texts, at most.
+    """Cut one or two texts to ``room`` pieces in all: the longer one gives until both are equal.
 
     Raises:
         ValueError: there is no room for a piece of each text.
@@ -99,67 +91,58 @@ def cut_lengths(lengths: Sequence[int], room: int) -> List[int]:
     return [longer, shorter] if lengths[0] > lengths[1] else [shorter, longer]
 
 
+class InputOptions(NamedTuple):
+    """How the rows of a subset become inputs."""
+
+    input_format: InputFormat
+    max_positions: int  # longest input in tokens; longer ones are cut
+    pad: int  # id of <pad>
+    seed: int  # of the order of the rows, with the epoch
+    language: Optional[int] = None  # id of the language's symbol, if the format needs it
+
+    def assemble(self, texts: Sequence[Tensor]) -> Assembled:
+        """Join one or two texts (S,) without ``</s>``, and cut them."""
+        return self.input_format.assemble(texts, self.max_positions, self.language)
+
+
 class NLUDataset(EpochDataset):
     """One subset in one language.
-
-    Attributes:
-        cut_rows, cut_tokens: inputs that are cut, and their lost pieces.
 
     Args:
         texts: one or two indexable sequences of N rows (S,) int64 that end with ``</s>``, as
             fairseq-preprocess writes them.
         sizes: pieces of each row, with ``</s>``; (N,) per text.
-        input_format: symbols around the texts.
-        max_positions: longest input in tokens; longer ones are cut.
-        pad: id of ``<pad>``.
-        seed: seed of the order of the rows, with the epoch.
-        language: id of the language's symbol, if and only if the format needs it.
+        options: how rows become inputs; ``cut_rows`` and ``cut_tokens`` count what is cut.
 
     Raises:
         ValueError: different numbers of rows, or no room for a piece of each text.
     """
 
-    def __init__(
-        self,
-        texts: Sequence[Any],
-        sizes: Sequence[Any],
-        input_format: InputFormat,
-        max_positions: int,
-        pad: int,
-        seed: int,
-        language: Optional[int] = None,
-    ):
+    def __init__(self, texts: Sequence[Any], sizes: Sequence[Any], options: InputOptions):
         rows = [len(text) for text in texts]
         if len(set(rows)) != 1:
             raise ValueError(f"input0 and input1 need equal numbers of rows; got {rows}")
-        self.texts, self.input_format, self.max_positions = list(texts), input_format, max_positions
-        self.pad, self.seed, self.language, self.epoch = pad, seed, language, 1
-        symbols = input_format.added(len(texts))
-        cut_lengths([1] * len(texts), max_positions - symbols)  # raises the error of no room
+        self.texts, self.options, self.seed, self.epoch = list(texts), options, options.seed, 1
+        limit, symbols = options.max_positions, options.input_format.added(len(texts))
+        cut_lengths([1] * len(texts), limit - symbols)  # raises the error of no room
         pieces = [np.asarray(size, dtype=np.int64) - 1 for size in sizes]
         uncut = np.sum(pieces, axis=0) + symbols
-        self.cut_rows = int((uncut > max_positions).sum())
-        self.cut_tokens = int((uncut - max_positions).clip(min=0).sum())
-        self.sizes = np.minimum(uncut, max_positions)
+        self.cut_rows = int((uncut > limit).sum())
+        self.cut_tokens = int((uncut - limit).clip(min=0).sum())
+        self.sizes = np.minimum(uncut, limit)
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def assemble(self, index: int) -> Assembled:
         """Join the texts of a row."""
-        texts = [text[index][:-1] for text in self.texts]  # the format adds </s>
-        return self.input_format.assemble(texts, self.max_positions, self.language)
+        return self.options.assemble([text[index][:-1] for text in self.texts])
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
         return {"id": int(index), "tokens": self.assemble(int(index)).tokens}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Make a batch.
-
-        Returns:
-            ``net_input`` with ``src_tokens`` (B, S) and ``src_lengths`` (B,); ``id`` (B,);
-            ``nsentences`` and ``ntokens``. Empty for no samples.
-        """
+        """Pad inputs on the right, ``net_input.src_tokens`` (B, S). Empty for no samples."""
         if not samples:
             return {}
         rows = [sample["tokens"] for sample in samples]
@@ -169,11 +152,10 @@ class NLUDataset(EpochDataset):
             "nsentences": len(samples),
             "ntokens": int(lengths.sum()),
             "net_input": {
-                "src_tokens": data_utils.collate_tokens(rows, self.pad),
+                "src_tokens": data_utils.collate_tokens(rows, self.options.pad),
                 "src_lengths": lengths,
             },
         }
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, which the order of the rows depends on."""
         self.epoch = epoch

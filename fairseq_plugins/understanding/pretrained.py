@@ -1,4 +1,4 @@
-"""Finds the sizes and the weights that an ``nlu_encoder`` starts from."""
+"""Find the sizes and the weights that an ``nlu_encoder`` starts from."""
 
 import logging
 from dataclasses import replace

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .groups import RowGroups
+from .inputs import InputOptions
 
 NO_ANSWER = 0
 """Target of a window without the whole answer: its first token, as in BERT's SQuAD."""
@@ -92,11 +93,9 @@ def _json_lines(path: str) -> Iterator[Tuple[int, Any]]:
 def place_answers(
     entries: Sequence[QuestionEntry], passages: Sequence[str], offsets: Any
 ) -> Tuple[np.ndarray, List[str]]:
-    """Find the pieces that the first answer of each question covers.
+    """Find the pieces that the first answer of each of N questions covers.
 
     Args:
-        entries: N questions.
-        passages: texts.
         offsets: a row (2 x pieces,) per passage: begin and exclusive end character of each piece,
             alternating.
 
@@ -195,10 +194,10 @@ class QuestionDataset(RowGroups):
     Args:
         texts: questions, and passages: indexable, (S,) int64 pieces with ``</s>``.
         sizes: pieces of each question, and of each passage, with ``</s>``.
+        options: how a question and a window become an input.
         questions: the other files of the subset.
         max_question: longest question in pieces; longer ones are cut.
         stride: pieces from the start of a window to the start of the next, BERT's ``doc_stride``.
-        options: options of :class:`.inputs.NLUDataset`; ``max_positions`` limits the rows.
 
     Raises:
         ValueError: files that do not fit, or no room for a passage.
@@ -210,28 +209,28 @@ class QuestionDataset(RowGroups):
         self,
         texts: Sequence[Any],
         sizes: Sequence[Any],
+        options: InputOptions,
         questions: QuestionSet,
         max_question: int,
         stride: int,
-        **options: Any,
     ):
-        super().__init__(texts[:1], sizes[:1], **options)
+        super().__init__(texts[:1], sizes[:1], options)
         self.cut_rows = self.cut_tokens = 0  # windows are never cut
         self.questions, self.passages = questions, texts[1]
         self.rows = np.array([entry.passage for entry in questions.entries], dtype=np.int64)
         question_pieces, passage_pieces = (np.asarray(size, dtype=np.int64) - 1 for size in sizes)
         self._check(question_pieces, passage_pieces)
-        symbols = self.input_format.added(2)
+        limit, symbols = options.max_positions, options.input_format.added(2)
         minimum = symbols + max_question + 1
-        if self.max_positions < minimum:
+        if limit < minimum:
             raise ValueError(
-                f"--max-positions {self.max_positions} leaves no room for a passage beside "
+                f"--max-positions {limit} leaves no room for a passage beside "
                 f"--max-question {max_question} pieces and {symbols} symbols; valid: at least "
                 f"{minimum}"
             )
         self.cut_questions = int((question_pieces > max_question).sum())
         self.question_lengths = np.minimum(question_pieces, max_question)
-        self.room = self.max_positions - symbols - self.question_lengths  # pieces of a window
+        self.room = limit - symbols - self.question_lengths  # pieces of a window
         self.stride = np.minimum(stride, self.room)
         pieces = passage_pieces[self.rows]
         self.windows = 1 + -(-(pieces - self.room).clip(min=0) // self.stride)
@@ -286,8 +285,7 @@ class QuestionDataset(RowGroups):
         question, passage = texts
         first_piece = number * int(self.stride[index])
         pieces = passage[first_piece : first_piece + int(self.room[index])]
-        row = [question, pieces]
-        assembled = self.input_format.assemble(row, self.max_positions, self.language)
+        assembled = self.options.assemble([question, pieces])
         window = Window(assembled.starts[1], len(pieces), first_piece)
         target = [NO_ANSWER, NO_ANSWER]
         first, last = self.questions.gold[index].tolist()
@@ -297,12 +295,11 @@ class QuestionDataset(RowGroups):
         return {"id": index, "tokens": assembled.tokens, "target": target, "window": window}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Make the batch of :class:`.groups.RowGroups` from all R windows.
+        """Collate all R windows of the questions.
 
-        Returns:
-            In addition ``target`` (R, 2) int64, places of the answer's first and last piece, or
-            NO_ANSWER twice; ``passage_start``, ``passage_length`` and ``first_piece`` (R,) int64,
-            the window; ``questions``, a :class:`Question` per item.
+        Adds ``target`` (R, 2) int64, places of the answer's first and last piece, or NO_ANSWER
+        twice; ``passage_start``, ``passage_length`` and ``first_piece`` (R,) int64, see
+        :class:`Window`; ``questions``, a :class:`Question` per item.
         """
         batch = super().collater(samples)
         if batch:

@@ -17,6 +17,7 @@ from torch import Tensor
 from ..common.options import check_range, option
 from ..common.summed_criterion import SummedCriterion, log_loss, total
 from .groups import GroupTask, RowGroups
+from .inputs import InputOptions
 from .predictions import Row
 from .sentences import LabelledDataset, read_classes
 from .task import NLUConfig
@@ -29,13 +30,17 @@ class QueryDataset(RowGroups, LabelledDataset):
 
     Args:
         queries: (rows,) id of the query of each document; those of a query are adjacent.
-
-    Raises:
-        ValueError: another number of rows than the inputs have, or a query in two places.
     """
 
-    def __init__(self, *args: Any, queries: Sequence[str], **options: Any):
-        super().__init__(*args, **options)
+    def __init__(
+        self,
+        texts: Sequence[Any],
+        sizes: Sequence[Any],
+        options: InputOptions,
+        labels: np.ndarray,
+        queries: Sequence[str],
+    ):
+        super().__init__(texts, sizes, options, labels)
         if len(queries) != len(self.sizes):
             raise ValueError(
                 f"group has {len(queries)} lines, input0 {len(self.sizes)} rows; valid: as many"
@@ -73,12 +78,7 @@ def _query_starts(queries: Sequence[str]) -> List[int]:
     return starts
 
 
-@dataclass
-class RelevanceRankingConfig(NLUConfig):
-    """The shared options."""
-
-
-@register_task("relevance_ranking", dataclass=RelevanceRankingConfig)
+@register_task("relevance_ranking", dataclass=NLUConfig)
 class RelevanceRankingTask(GroupTask):
     """Ranking with the criterion ``relevance_ranking``.
 
@@ -93,7 +93,6 @@ class RelevanceRankingTask(GroupTask):
     """
 
     criterions = ("relevance_ranking",)
-    cfg: RelevanceRankingConfig
     head = "ranking_head"
 
     def __init__(self, *args: Any, **options: Any):
@@ -115,7 +114,7 @@ class RelevanceRankingTask(GroupTask):
         texts, sizes = self.inputs(name)
         labels, options = read_classes(self, name), self.input_options(name)
         if self.for_training:
-            return LabelledDataset(texts, sizes, labels=labels, **options)
+            return LabelledDataset(texts, sizes, options, labels)
         if not (np.asarray(self.grades)[labels] > 0).any():
             raise ValueError(
                 f"subset {name}: no document has a grade above 0; valid: at least one, or nDCG "
@@ -126,7 +125,7 @@ class RelevanceRankingTask(GroupTask):
             raise ValueError(f"subset {name}: no file {path} with the query of each row")
         with open(path, encoding="utf-8") as lines:
             queries = [line.rstrip("\n") for line in lines]
-        dataset = QueryDataset(texts, sizes, labels=labels, queries=queries, **options)
+        dataset = QueryDataset(texts, sizes, options, labels, queries)
         largest = dataset.sizes.max()
         logger.info(f"{name}: {len(queries)} documents; the largest query has {largest} tokens")
         return dataset
@@ -234,8 +233,7 @@ def ndcg(scores: Any, grades: Any, k: Optional[int] = None) -> Optional[float]:
     score share the mean gain of their places, so that their order in the data does not matter.
 
     Args:
-        scores: (documents,) scores.
-        grades: (documents,) grades, 0 or more.
+        scores, grades: (documents,); grades are 0 or more.
         k: places that count; None = all.
 
     Returns:

@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from fairseq.tasks import register_task
 from omegaconf import II
 
 from ..common.options import option
-from .inputs import NLUDataset
+from .inputs import InputOptions, NLUDataset
 from .predictions import Row
 from .task import NLUConfig, NLUTask, label_names
 
@@ -30,9 +30,14 @@ class LabelledDataset(NLUDataset):
     """
 
     def __init__(
-        self, *args: Any, labels: np.ndarray, decoder_inputs: bool = False, **options: Any
+        self,
+        texts: Sequence[Any],
+        sizes: Sequence[Any],
+        options: InputOptions,
+        labels: np.ndarray,
+        decoder_inputs: bool = False,
     ):
-        super().__init__(*args, **options)
+        super().__init__(texts, sizes, options)
         if len(labels) != len(self):
             raise ValueError(f"label has {len(labels)} rows, input0 {len(self)}; valid: as many")
         self.labels, self.decoder_inputs = labels, decoder_inputs
@@ -41,32 +46,22 @@ class LabelledDataset(NLUDataset):
         return {**super().__getitem__(index), "target": int(self.labels[index])}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Make the batch of :class:`NLUDataset` with ``target`` (B,) int64.
-
-        With ``decoder_inputs`` also ``prev_output_tokens`` (B, S) in ``net_input``.
-        """
+        """Add ``target`` (B,) int64, and ``net_input.prev_output_tokens`` (B, S) of a decoder."""
         batch = super().collater(samples)
         if batch:
             batch["target"] = torch.tensor([sample["target"] for sample in samples])
         if batch and self.decoder_inputs:
             rolled = [sample["tokens"].roll(1) for sample in samples]
-            batch["net_input"]["prev_output_tokens"] = data_utils.collate_tokens(rolled, self.pad)
+            rows = data_utils.collate_tokens(rolled, self.options.pad)
+            batch["net_input"]["prev_output_tokens"] = rows
         return batch
 
 
 def class_numbers(rows: Any, dictionary: Dictionary, subset: str) -> np.ndarray:
-    """Convert rows of one label to classes from 0.
-
-    Args:
-        rows: N rows of a label and ``</s>``.
-        dictionary: dictionary of the labels.
-        subset: name, for messages.
-
-    Returns:
-        (N,) int64.
+    """Convert N rows of a label and ``</s>`` to classes from 0, (N,) int64.
 
     Raises:
-        ValueError: no label, several, or one that training does not have.
+        ValueError: no label, several, or one that training does not have; names the ``subset``.
     """
     classes = np.zeros(len(rows), dtype=np.int64)
     for index in range(len(rows)):
@@ -138,13 +133,10 @@ class CrossLingualClassificationTask(NLUTask):
 
         A model is no better than chance until it exceeds the largest share.
         """
-        labels = read_classes(self, name)
-        dataset = LabelledDataset(
-            *self.inputs(name),
-            labels=labels,
-            decoder_inputs=self.cfg.add_prev_output_tokens,
-            **self.input_options(name),
-        )
+        texts, sizes = self.inputs(name)
+        labels, options = read_classes(self, name), self.input_options(name)
+        decoder_inputs = self.cfg.add_prev_output_tokens
+        dataset = LabelledDataset(texts, sizes, options, labels, decoder_inputs)
         counts = np.bincount(labels, minlength=len(self.labels))
         shares = 100 * counts / max(len(labels), 1)
         listed = [f"{label} {share:.1f} %" for label, share in zip(self.labels, shares)]

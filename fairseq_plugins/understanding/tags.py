@@ -1,4 +1,4 @@
-"""Sentences with a tag per word (parts of speech, named entities); the first piece carries the tag."""
+"""Sentences with a tag per word (parts of speech, named entities), carried by its first piece."""
 
 import logging
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from ..common.options import option
 from ..common.summed_criterion import SummedCriterion, log_loss, total
 from ..ops.masks import Places
 from .entities import sequence_starts, span_counts, tag_scheme, tags_of_spans
-from .inputs import NLUDataset
+from .inputs import InputOptions, NLUDataset
 from .predictions import Row
 from .task import NLUConfig, NLUTask
 
@@ -90,11 +90,13 @@ class TaggingDataset(NLUDataset):
         cut_words: words that are cut off with their first piece; they have no target.
     """
 
-    def __init__(self, *args: Any, tags: Tags, **options: Any):
-        super().__init__(*args, **options)
+    def __init__(
+        self, texts: Sequence[Any], sizes: Sequence[Any], options: InputOptions, tags: Tags
+    ):
+        super().__init__(texts, sizes, options)
         assert len(self.texts) == 1 and len(tags.ends) == len(self) + 1
         self.tags = tags
-        room = self.sizes - self.input_format.added(1)  # pieces of each row
+        room = self.sizes - options.input_format.added(1)  # pieces of each row
         is_cut = tags.places >= np.repeat(room, np.diff(tags.ends))
         self.cut_words = int(is_cut.sum())
         self.words = len(is_cut) - self.cut_words
@@ -113,12 +115,9 @@ class TaggingDataset(NLUDataset):
         }
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Make the batch of :class:`NLUDataset`.
+        """Add ``net_input.select``, the N places in (B, S) with the first piece of a word.
 
-        Returns:
-            In addition ``net_input.select``, the N places in (B, S) with the first piece of a word;
-            ``target`` (N,) int64, the classes of these words or UNSEEN; ``words`` (B,) int64, the
-            words of each row.
+        And ``target`` (N,) int64, classes of these words; ``words`` (B,) int64, words of each row.
         """
         batch = super().collater(samples)
         if batch:
@@ -169,7 +168,7 @@ class TokenClassificationTask(NLUTask):
         text = self.read("input0", name, self.dictionary)
         labels = self.read("label", name, self.label_dictionary)
         tags = read_tags(labels, text.sizes - 1, self.label_dictionary, name)
-        dataset = TaggingDataset([text], [text.sizes], tags=tags, **self.input_options(name))
+        dataset = TaggingDataset([text], [text.sizes], self.input_options(name), tags)
         self._check_unseen(name, dataset)
         cut = ""
         if dataset.cut_words:
@@ -280,7 +279,7 @@ def _log_counts(logging_outputs: List[Dict[str, Any]], *keys: str) -> None:
 
 
 def _log_ratio(name: str, part: str, *units: str) -> None:
-    """Log ``part`` over the mean of ``units`` in percent, from the sums so far; 0 if there are none."""
+    """Log ``part`` over the mean of ``units`` in percent, from the sums so far."""
 
     def ratio(meters: Any) -> float:
         unit = sum(meters[f"_{key}"].sum for key in units) / len(units)

@@ -14,7 +14,7 @@ from ..checkpoints.starting import compare_start
 from ..common.data_bins import split_names
 from ..common.options import check_range, option
 from ..common.own_run import OwnRun
-from .inputs import INPUT_FORMATS, InputFormat
+from .inputs import INPUT_FORMATS, InputFormat, InputOptions
 from .languages import LanguageMixture, Languages
 from .predictions import OPTION as PREDICTIONS
 from .predictions import PredictionFiles, Row, recorded_outputs
@@ -140,8 +140,7 @@ class NLUTask(OwnRun):
     ) -> None:
         """Load a subset, or several: names with commas between them, or a pattern as ``valid.*``.
 
-        Args:
-            combine: True for training data.
+        ``combine`` is True for training data.
         """
         self.for_training = combine
         if combine and self.prediction_files is not None:  # a checkpoint would keep the option
@@ -184,10 +183,7 @@ class NLUTask(OwnRun):
         raise NotImplementedError
 
     def read(self, folder: str, name: str, dictionary: Optional[Dictionary]) -> Any:
-        """Read ``DATA/FOLDER/NAME`` as fairseq-preprocess wrote it.
-
-        Args:
-            dictionary: dictionary of the entries; None for plain numbers.
+        """Read ``DATA/FOLDER/NAME`` as fairseq-preprocess wrote it; no dictionary = plain numbers.
 
         Raises:
             ValueError: a missing or empty file.
@@ -204,27 +200,19 @@ class NLUTask(OwnRun):
         return data_utils.load_indexed_dataset(prefix, dictionary)
 
     def inputs(self, name: str) -> Tuple[List[Any], List[Any]]:
-        """Read the texts of a subset, and their sizes.
-
-        That is input0, and input1 if any subset has it.
-        """
+        """Read input0 of a subset, and input1 if any subset has it: texts and their sizes."""
         has_second = bool(_list_subsets(os.path.join(self.cfg.data, "input1")))
         folders = ["input0", "input1"] if has_second else ["input0"]
         texts = [self.read(folder, name, self.dictionary) for folder in folders]
         return texts, [text.sizes for text in texts]
 
-    def input_options(self, name: str) -> Dict[str, Any]:
-        """Collect the arguments of :class:`.inputs.NLUDataset` that depend on options and subset."""
+    def input_options(self, name: str) -> InputOptions:
+        """Say how rows of a subset become inputs; the symbol of its language may be part of them."""
         language = None
         if self.input_format.needs_language:
             language = self.dictionary.index(self.languages.symbol(name))
-        return {
-            "input_format": self.input_format,
-            "max_positions": self.cfg.max_positions,
-            "pad": self.dictionary.pad(),
-            "seed": self.cfg.seed,
-            "language": language,
-        }
+        limit, pad = self.cfg.max_positions, self.dictionary.pad()
+        return InputOptions(self.input_format, limit, pad, self.cfg.seed, language)
 
     # ---- Checkpoints. ----
 
@@ -298,11 +286,7 @@ class NLUTask(OwnRun):
         return step
 
     def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
-        """Make the rows of the predictions file for each item of a batch.
-
-        Args:
-            logits: output of the model, in float32.
-        """
+        """Make the rows of the predictions file for each item of a batch, from float32 logits."""
         raise NotImplementedError
 
     def get_batch_iterator(self, dataset: Any, max_tokens: Any = None, **options: Any) -> Any:
@@ -322,7 +306,7 @@ class NLUTask(OwnRun):
         return super().get_batch_iterator(dataset, max_tokens=max_tokens, **options)
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """Log the metrics; fairseq-validate calls it after a subset, whose predictions it writes."""
+        """Log the metrics, and write the predictions; fairseq-validate calls it after a subset."""
         super().reduce_metrics(logging_outputs, criterion)
         if self.prediction_files is not None:
             self.prediction_files.finish()

@@ -171,7 +171,7 @@ def test_a_word_has_the_class_of_its_first_piece(tmp_path, ready):
         made = trained.task.input_format.assemble([torch.cat([*words, torch.zeros(0)]).long()], LONGEST)
         best = trained.logits(made.tokens, "head").argmax(-1)
         places = np.cumsum([0, *map(len, words)])[:-1]
-        expected = [LABELS["tokens"][best[1 + at]] if at < made.kept[0] else "" for at in places]
+        expected = [LABELS["tokens"][best[1 + at]] if at < made.lengths[0] else "" for at in places]
         assert tags == expected
         seen.update(tags)
     assert len(seen) > 2 and "" in found[-1]
@@ -188,12 +188,10 @@ def test_answers_are_the_best_spans_of_all_windows(tmp_path, ready):
     entries = [QuestionEntry(str(number), number, ()) for number in range(len(asked))]
     gold = np.full((len(asked), 2), -1)
     given = QuestionSet(entries, [passage for _, passage in asked], offsets, gold, None)
-    settings = trained.task.layout("test")
-    cfg = trained.task.cfg
+    options, cfg = trained.task.input_options("test"), trained.task.cfg
     parts = [Rows(one) for one in rows]
-    dataset = QuestionDataset(
-        parts, [one.sizes for one in parts], given, cfg.max_question, cfg.window_stride, **settings
-    )
+    sizes = [one.sizes for one in parts]
+    dataset = QuestionDataset(parts, sizes, options, given, cfg.max_question, cfg.window_stride)
     assert dataset.windows.max() > 2
     batch = dataset.collater([dataset[number] for number in range(len(dataset))])
     with torch.no_grad():

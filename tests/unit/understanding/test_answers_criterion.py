@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from fairseq.logging import metrics
 
-from fairseq_plugins.understanding.answers import SpanQAConfig, SpanQACriterion, SpanQACriterionConfig, SpanQATask
+from fairseq_plugins.understanding.answers import SpanQAConfig, SpanQACriterion, SpanQATask
 from tests import nlu_bins as builders
 from tests.builders import collated
 from tests.reference.question_loops import best_answer, plain_exact, plain_f1
@@ -37,7 +37,7 @@ def model(task, device):
 
 
 def criterion(task):
-    return SpanQACriterion(SpanQACriterionConfig(), task)
+    return SpanQACriterion(task)
 
 
 def slow_answers(task, model, device):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.understanding.inputs import InputFormat, NLUDataset, cut_lengths
+from fairseq_plugins.understanding.inputs import InputFormat, InputOptions, NLUDataset, cut_lengths
 from fairseq_plugins.understanding.sentences import LabelledDataset
 from tests.builders import BOS, EOS, PAD
 
@@ -16,12 +16,12 @@ def rows(texts):
     return [torch.tensor([*text, EOS], dtype=torch.int32) for text in texts]
 
 
-def dataset(*sides, name="xlmr", max_positions=50, seed=1, **more):
+def dataset(*sides, max_positions=50, labels=None):
     """A dataset of one or two sides; with ``labels`` it has classes."""
     texts = [rows(side) for side in sides]
-    kind = LabelledDataset if "labels" in more else NLUDataset
     sizes = [np.array([len(row) for row in text], dtype=np.int32) for text in texts]
-    return kind(texts, sizes, InputFormat(name, BOS, EOS), max_positions, PAD, seed, **more)
+    options = InputOptions(InputFormat("xlmr", BOS, EOS), max_positions, PAD, seed=1)
+    return NLUDataset(texts, sizes, options) if labels is None else LabelledDataset(texts, sizes, options, labels)
 
 
 @pytest.mark.parametrize("max_positions", [50, 8, 7, 6])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fairseq.data import data_utils
 
-from fairseq_plugins.understanding.inputs import INPUT_FORMATS, InputFormat
+from fairseq_plugins.understanding.inputs import INPUT_FORMATS, InputFormat, InputOptions
 from fairseq_plugins.understanding.questions import (
     Answer,
     QuestionDataset,
@@ -18,29 +18,26 @@ from tests import nlu_bins as builders
 from tests.reference.question_loops import windows
 
 NAME, LANGUAGE = "valid.en", 40
-LIMITS = dict(max_question=4, stride=3, max_positions=18)
+LIMITS = dict(max_question=4, max_positions=18)
 FORMATS = list(INPUT_FORMATS)
 
 
-def load(folder, kind="xlmr", lost=0, **changes):
-    """The dataset of a subset on disk; the answers of the first ``lost`` questions have no place."""
-    limits = {**LIMITS, **changes}
+def load(folder, kind="xlmr", stride=3, max_positions=18):
+    """The dataset of a subset on disk."""
     texts = [data_utils.load_indexed_dataset(str(folder / part / NAME)) for part in ("input0", "input1")]
     offsets = data_utils.load_indexed_dataset(str(folder / "offsets" / NAME))
     passages = read_passages(str(folder / "passages" / f"{NAME}.jsonl"))
     entries = read_questions(str(folder / "qa" / f"{NAME}.jsonl"), len(passages))
     gold, _ = place_answers(entries, passages, offsets)
-    gold[:lost] = -1
     input_format = InputFormat(kind, builders.BOS, builders.EOS)
+    language = LANGUAGE if input_format.needs_language else None
     return QuestionDataset(
         texts,
         [text.sizes for text in texts],
+        InputOptions(input_format, max_positions, builders.PAD, 1, language),
         QuestionSet(entries, passages, offsets, gold, "en"),
-        input_format=input_format,
-        pad=builders.PAD,
-        seed=1,
-        language=LANGUAGE if input_format.needs_language else None,
-        **limits,
+        LIMITS["max_question"],
+        stride,
     )
 
 

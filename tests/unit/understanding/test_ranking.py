@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import ndcg_score
 
-from fairseq_plugins.understanding.inputs import InputFormat
+from fairseq_plugins.understanding.inputs import InputFormat, InputOptions
 from fairseq_plugins.understanding.ranking import QueryDataset, ndcg, xglue_ndcg
 from tests import nlu_bins as builders
 from tests.unit.tasks.making import maker
@@ -82,9 +82,9 @@ def dataset(queries, documents, max_positions=12):
         [torch.tensor([20] * length + [builders.EOS]) for length in documents],
     ]
     labels = np.arange(len(documents)) % 3
-    layout = dict(max_positions=max_positions, pad=builders.PAD, seed=1)
+    options = InputOptions(InputFormat("bert", 0, 2), max_positions, builders.PAD, seed=1)
     sizes = [np.array([len(row) for row in text]) for text in texts]
-    return QueryDataset(texts, sizes, InputFormat("bert", 0, 2), labels=labels, queries=queries, **layout)
+    return QueryDataset(texts, sizes, options, labels, queries)
 
 
 def test_an_item_is_a_query_with_all_its_documents():

@@ -10,11 +10,11 @@ from fairseq.logging import metrics
 from sklearn.metrics import ndcg_score
 
 from fairseq_plugins.understanding.ranking import (
-    RelevanceRankingConfig,
     RelevanceRankingCriterion,
     RelevanceRankingCriterionConfig,
     RelevanceRankingTask,
 )
+from fairseq_plugins.understanding.task import NLUConfig
 from tests import nlu_bins as builders
 from tests.builders import collated
 
@@ -26,7 +26,7 @@ GRADES = ["3", "0", "1"]  # in the dictionary's order: classes are not grades
 def task(path):
     """Twelve queries, the first without a relevant document."""
     builders.write_ranking(path, NAME, builders.random_ranking(QUERIES, 4, GRADES), GRADES)
-    task = RelevanceRankingTask.setup_task(RelevanceRankingConfig(data=str(path), max_positions=20, seed=1))
+    task = RelevanceRankingTask.setup_task(NLUConfig(data=str(path), max_positions=20, seed=1))
     task.load_dataset(NAME)
     return task
 

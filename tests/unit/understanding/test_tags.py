@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.understanding.inputs import InputFormat
+from fairseq_plugins.understanding.inputs import InputFormat, InputOptions
 from fairseq_plugins.understanding.tags import UNSEEN, TaggingDataset, read_tags
 from tests import nlu_bins
 from tests.builders import BOS, EOS, PAD
@@ -64,11 +64,11 @@ def read(labels, pieces=(6, 1, 0, 3)):
     return read_tags(rows, pieces, nlu_bins.label_dictionary(TAGS), "test.de")
 
 
-def dataset(max_positions=50, name="xlmr", **more):
+def dataset(max_positions=50, name="xlmr", language=None):
     rows = [torch.tensor([*row, EOS], dtype=torch.int32) for row in PIECES]
     sizes = np.array([len(row) for row in rows], dtype=np.int32)
-    form = InputFormat(name, BOS, EOS)
-    return TaggingDataset([rows], [sizes], form, max_positions, PAD, 1, tags=read(LABELS), **more)
+    options = InputOptions(InputFormat(name, BOS, EOS), max_positions, PAD, 1, language)
+    return TaggingDataset([rows], [sizes], options, read(LABELS))
 
 
 @pytest.mark.parametrize(("name", "language"), [("xlmr", None), ("bert", None), ("mbart", 77), ("mbart50", 77)])

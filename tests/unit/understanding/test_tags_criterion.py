@@ -10,7 +10,7 @@ import torch
 from fairseq.logging import metrics
 
 from fairseq_plugins.understanding import tags as own
-from fairseq_plugins.understanding.inputs import InputFormat
+from fairseq_plugins.understanding.inputs import InputFormat, InputOptions
 from fairseq_plugins.understanding.tags import TaggingDataset, read_tags
 from tests import nlu_bins
 from tests.builders import BOS, EOS, PAD, collated
@@ -31,7 +31,7 @@ def dataset(sentences, labels=TAGS):
     sizes = np.array([len(text) for text in texts])
     rows = [np.array(nlu_bins.tag_row(words, labels)) for words in sentences]
     tags = read_tags(rows, sizes - 1, nlu_bins.label_dictionary(labels), "test.xx")
-    return TaggingDataset([texts], [sizes], InputFormat("xlmr", BOS, EOS), 50, PAD, 1, tags=tags)
+    return TaggingDataset([texts], [sizes], InputOptions(InputFormat("xlmr", BOS, EOS), 50, PAD, seed=1), tags)
 
 
 def tagger(device, classes=5):
