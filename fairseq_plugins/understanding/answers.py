@@ -85,11 +85,7 @@ class SpanQATask(GroupTask):
         return super().setup_task(cfg, **kwargs)
 
     def load_language(self, name: str) -> QuestionDataset:
-        """Load questions and windows of a subset; log their numbers.
-
-        Raises:
-            ValueError: files that do not fit, or in training a first answer without a place.
-        """
+        """Load questions and windows of a subset; log their numbers."""
         texts = [self.read(folder, name, self.dictionary) for folder in ("input0", "input1")]
         passages = read_passages(os.path.join(self.cfg.data, "passages", name + ".jsonl"))
         entries = read_questions(os.path.join(self.cfg.data, "qa", name + ".jsonl"), len(passages))
@@ -185,11 +181,7 @@ class SpanQACriterion(SummedCriterion):
         return self.result(losses.sum() if reduce else losses, len(losses), sample, **sums)
 
     def answers(self, logits: Tensor, sample: Dict[str, Any]) -> List[str]:
-        """Predict the answer to each question of a batch of :class:`.questions.QuestionDataset`.
-
-        Args:
-            logits: (R, S, 2) of start and end.
-        """
+        """Predict the answer to each question of a batch from logits (R, S, 2)."""
         questions = sample["questions"]
         spans = best_spans(logits, _outside(logits, sample), self.max_answer)
         rows = best_rows(spans.scores, sample["group"], len(questions))

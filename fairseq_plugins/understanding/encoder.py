@@ -15,11 +15,10 @@ from ..modules.stock_layout import set_epsilon, stock_config
 
 
 class TextEncoder(TransformerEncoderBase):
-    """Stock encoder with the segments and the epsilon of some families; names as in the stock one.
+    """Stock encoder, with the segments and the epsilon of some families.
 
-    Args:
-        layout: an ``EncoderLayout`` of ``checkpoints.layouts``.
-        options: more options of the stock transformer; without them there is no dropout.
+    ``layout`` is an ``EncoderLayout`` of ``checkpoints.layouts``; ``options`` are more options of
+    the stock transformer. By default there is no dropout.
     """
 
     def __init__(self, layout: Any, **options: Any) -> None:
@@ -38,15 +37,10 @@ class TextEncoder(TransformerEncoderBase):
         return states.transpose(0, 1)
 
     def forward(self, tokens: Tensor) -> List[Tensor]:
-        """Compute the output of every layer.
+        """Compute the output of the embedding, then of each layer. (B, S) -> L + 1 times (B, S, C).
 
-        Args:
-            tokens: (B, S) int64, padded on the right.
-
-        Returns:
-            L + 1 tensors (B, S, C), with arbitrary values at padding: the output of the embedding,
-            then that of each layer; the last one after the final layer norm if the layout has one.
-            In training with ``encoder_layerdrop`` only the layers that are left.
+        Tokens are padded on the right; values at padding are arbitrary. The last output is that of
+        the final layer norm, if any. In training, ``encoder_layerdrop`` leaves layers out.
         """
         outputs = self._encode(tokens, every_layer=True)
         states = [*outputs["encoder_states"][:-1], *outputs["encoder_out"]]
@@ -72,10 +66,7 @@ class TextEncoder(TransformerEncoderBase):
 
 
 def load_text_encoder(path: PathLike, heads: Optional[int] = None) -> TextEncoder:
-    """Read a pretrained encoder of any family from disk, in evaluation mode.
-
-    Arguments and errors are those of ``read_encoder``.
-    """
+    """Read an encoder of any family, in evaluation mode; see ``read_encoder``."""
     file = read_encoder(path, heads)
     encoder = TextEncoder(file.layout)
     load(encoder, file.tensors, allow_missing=MARKERS)

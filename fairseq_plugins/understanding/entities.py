@@ -22,7 +22,7 @@ class TagScheme(NamedTuple):
 
 
 class SpanCounts(NamedTuple):
-    """Spans of each type, (types + 1,) int64 each; the last number is that of class -1."""
+    """Numbers of spans, () int64 each."""
 
     correct: Tensor  # predicted spans with first word, last word and type of a gold one
     predicted: Tensor
@@ -30,7 +30,7 @@ class SpanCounts(NamedTuple):
 
 
 def split_tag(tag: str) -> Optional[Tuple[int, str]]:
-    """Split ``B-LOC`` into BEGIN and ``LOC``, ``I`` into INSIDE and no type; None for other tags."""
+    """Split ``B-LOC`` into BEGIN and ``LOC``, ``I`` into INSIDE and no type; None otherwise."""
     prefix, hyphen, name = tag.partition("-")
     if prefix not in PREFIXES or (PREFIXES[prefix] == OUTSIDE and hyphen):
         return None
@@ -57,15 +57,7 @@ def tag_scheme(labels: Sequence[str]) -> Optional[TagScheme]:
 
 
 def sequence_starts(words: Tensor, total: int) -> Tensor:
-    """Mark the first word of each sequence.
-
-    Args:
-        words: (B,) int64, words of each sequence, which may be 0.
-        total: their sum N.
-
-    Returns:
-        (N,) bool.
-    """
+    """Mark the first word of sequences of ``words`` (B,) int64, ``total`` = N words. (N,) bool."""
     numbers = torch.arange(len(words), device=words.device)
     rows = torch.repeat_interleave(numbers, words, output_size=total)
     first = rows != rows.roll(1)
@@ -105,25 +97,11 @@ def span_ends(prefixes: Tensor, types: Tensor, first: Tensor) -> Tensor:
 
 
 def span_counts(scheme: TagScheme, predicted: Tensor, gold: Tensor, first: Tensor) -> SpanCounts:
-    """Count predicted, gold and correct spans.
-
-    Args:
-        predicted, gold: (N,) int64 classes; gold -1 makes spans of a type that no prediction has.
-        first: (N,) bool, True at the first word of each sequence.
-    """
+    """Count spans of classes (N,) int64; gold -1 makes spans of a type that no prediction has."""
     prefixes, types = move(scheme.prefixes, gold.device), move(scheme.types, gold.device)
     predicted_types, gold_types = types[predicted], types[gold]
     predicted_ends = span_ends(prefixes[predicted], predicted_types, first)
     gold_ends = span_ends(prefixes[gold], gold_types, first)
     is_gold = gold_ends != NO_SPAN
     is_correct = is_gold & (predicted_ends == gold_ends) & (predicted_types == gold_types)
-
-    def by_type(is_span: Tensor, span_types: Tensor) -> Tensor:
-        counts = span_types.new_zeros(len(scheme.names) + 1)
-        return counts.index_add(0, span_types, is_span.long())
-
-    return SpanCounts(
-        correct=by_type(is_correct, gold_types),
-        predicted=by_type(predicted_ends != NO_SPAN, predicted_types),
-        gold=by_type(is_gold, gold_types),
-    )
+    return SpanCounts(is_correct.sum(), (predicted_ends != NO_SPAN).sum(), is_gold.sum())

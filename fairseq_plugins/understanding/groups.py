@@ -45,11 +45,7 @@ class GroupTask(NLUTask):
     """Task whose items are several rows each; no item is left out for the size of all its rows."""
 
     def get_batch_iterator(self, dataset: Any, max_tokens: Any = None, **options: Any) -> Any:
-        """Make the iterator.
-
-        Raises:
-            ValueError: an item with all its rows does not fit into a batch.
-        """
+        """Make the iterator; raise ValueError if an item with all its rows exceeds a batch."""
         if max_tokens is not None and _groups(dataset) and dataset.sizes.max() > max_tokens:
             raise ValueError(
                 f"--max-tokens (or --max-tokens-valid) {max_tokens}: the largest item, with all "

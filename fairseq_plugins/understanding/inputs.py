@@ -1,4 +1,4 @@
-"""Inputs of an encoder: symbols around one or two texts, cutting, and batches padded on the right."""
+"""Inputs of an encoder: symbols around one or two texts, cutting, batches."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -49,12 +49,9 @@ class InputFormat:
     def assemble(
         self, texts: Sequence[Tensor], room: int, language: Optional[int] = None
     ) -> Assembled:
-        """Join one or two texts and cut them.
+        """Join one or two texts (S,) without ``</s>``, cut to ``room`` tokens with all symbols.
 
-        Args:
-            texts: (S,) pieces without ``</s>``.
-            room: longest input in tokens, symbols included.
-            language: id of the language's symbol, if and only if ``needs_language``.
+        ``language`` is the id of its symbol, if and only if ``needs_language``.
         """
         assert (language is not None) == self.needs_language
         lengths = cut_lengths([len(text) for text in texts], room - self.added(len(texts)))
@@ -92,7 +89,7 @@ def cut_lengths(lengths: Sequence[int], room: int) -> List[int]:
 
 
 class InputOptions(NamedTuple):
-    """How the rows of a subset become inputs."""
+    """Options by which the rows of a subset become inputs."""
 
     input_format: InputFormat
     max_positions: int  # longest input in tokens; longer ones are cut
@@ -106,16 +103,12 @@ class InputOptions(NamedTuple):
 
 
 class NLUDataset(EpochDataset):
-    """One subset in one language.
+    """Subset in a language; ``cut_rows`` and ``cut_tokens`` count what is cut.
 
     Args:
         texts: one or two indexable sequences of N rows (S,) int64 that end with ``</s>``, as
             fairseq-preprocess writes them.
         sizes: pieces of each row, with ``</s>``; (N,) per text.
-        options: how rows become inputs; ``cut_rows`` and ``cut_tokens`` count what is cut.
-
-    Raises:
-        ValueError: different numbers of rows, or no room for a piece of each text.
     """
 
     def __init__(self, texts: Sequence[Any], sizes: Sequence[Any], options: InputOptions):

@@ -11,18 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class Languages:
-    """Languages of a model, and their symbols in the dictionary.
-
-    Attributes:
-        names: languages of ``--langs``, in order.
-        symbols: ``--language-template`` of each.
-
-    Args:
-        cfg: options of the task.
-
-    Raises:
-        ValueError: a repeated language, or a malformed template or code.
-    """
+    """Languages of a model: ``names`` as in ``--langs``, and ``symbols`` in the dictionary."""
 
     def __init__(self, cfg: Any):
         self.names = split_names(cfg.langs)
@@ -88,10 +77,6 @@ class LanguageMixture(JoinedDataset):
         parts: subset -> dataset; at least one, and all collated alike.
         temperature: T, at least 1; 1 = natural proportions, every item once per epoch; infinity =
             equal shares.
-        seed: seed of draw and order.
-
-    Raises:
-        ValueError: an empty subset.
 
     Source: XGLUE and XTREME, "translate-train-all"; temperature as in Arivazhagan et al. 2019.
     """

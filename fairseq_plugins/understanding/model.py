@@ -31,11 +31,6 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
     checkpoints of this model alone. A checkpoint holds ``encoder.*``, ``classification_heads.*``
     and ``token_heads.*``; its options hold the encoder's layout and languages, so that it needs no
     other file.
-
-    Args:
-        args: completed options, which stock criterions read.
-        encoder: the encoder.
-        absent: see :class:`FilledModel`.
     """
 
     def __init__(self, args: Any, encoder: TextEncoder, absent: Optional[str] = None) -> None:
@@ -56,10 +51,8 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
     def build_model(cls, args: Any, task: Any) -> "NLUEncoderModel":
         """Build the model and fill it from the pretrained file.
 
-        Args:
-            args: options, which checkpoints keep. Layout and languages are added, and the path
-                moves to ``initialised_from``, so that decoding opens no other file.
-            task: has the dictionary.
+        Checkpoints keep ``args``: layout and languages are added, and the path of the file moves
+        to ``initialised_from``, so that decoding does not open it.
         """
         with writable(args):
             complete(args)
@@ -160,7 +153,7 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
     def get_normalized_probs(
         self, net_output: Any, log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """Compute probabilities or log-probabilities of the classes (last dimension), in float32."""
+        """Compute (log-)probabilities of the classes, the last dimension, in float32."""
         logits = net_output[0].float()
         return torch.log_softmax(logits, -1) if log_probs else torch.softmax(logits, -1)
 
@@ -169,10 +162,10 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
         super().upgrade_state_dict_named(state_dict, name)
         prefix = f"{name}." if name else ""
         for key, tensor in list(state_dict.items()):
-            kind, _, rest = key[len(prefix) :].partition(".")
-            if not key.startswith(prefix) or not rest.endswith(PROJECTION):
+            kind, _, weight = key[len(prefix) :].partition(".")
+            if not key.startswith(prefix) or not weight.endswith(PROJECTION):
                 continue
-            head, classes = rest[: -len(PROJECTION)], tensor.size(0)
+            head, classes = weight[: -len(PROJECTION)], tensor.size(0)
             if kind == "token_heads":
                 self.register_token_head(head, classes)
             elif kind == "classification_heads":

@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from torch import Tensor
 
@@ -21,13 +21,8 @@ Row = Tuple[Any, ...]
 class PredictionFiles:
     """Collects the rows of one subset after the other.
 
-    Args:
-        folder: is made if it is missing.
-        ending: ``tsv``, a line per row with tabs between its cells; or ``json``, an object of rows
-            of two cells.
-
-    Raises:
-        ValueError: ``folder`` is a file.
+    ``ending`` is ``tsv``, a line per row with tabs between its cells, or ``json``, an object of
+    rows of two cells. A missing ``folder`` is made.
     """
 
     def __init__(self, folder: str, ending: str = "tsv"):
@@ -47,10 +42,10 @@ class PredictionFiles:
         """Add the rows of several items, by the numbers of the items in the dataset."""
         self.rows.update(zip(items, rows))
 
-    def finish(self) -> Optional[Path]:
-        """Write the file and return its path; None if there are no rows."""
+    def finish(self) -> None:
+        """Write the file, if there are rows."""
         if not self.rows:
-            return None
+            return
         missing = self.items - len(self.rows)
         if missing:
             logger.warning(f"{self.subset}: {missing} of {self.items} items have no prediction")
@@ -65,7 +60,6 @@ class PredictionFiles:
             temporary.write_text(text, encoding="utf-8")
         logger.info(f"wrote {path}: {len(rows)} rows")
         self.rows = {}
-        return path
 
 
 @contextlib.contextmanager

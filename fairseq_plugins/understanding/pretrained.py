@@ -18,7 +18,6 @@ from ..checkpoints.layouts import (
     family_layout,
     layout_from,
 )
-from ..checkpoints.loading import LoadReport
 from ..checkpoints.opening import find_settings
 from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.readers import read_encoder
@@ -42,35 +41,23 @@ USE_ITS_DICTIONARY = "preprocess with what `fairseq-plugins dictionary` writes f
 
 
 class Start(NamedTuple):
-    """Sizes and weights that a model is built from.
+    """Sizes and weights that a model is built from."""
 
-    Attributes:
-        layout: with as many rows as the dictionary has entries.
-        languages: in order; None if there are none, or nothing states them.
-        file: the pretrained encoder; None if there is none (any more).
-        origin: its option and path.
-        absent: why the model may not be used before a checkpoint has been loaded; None if it may.
-        adds_mask: the dictionary has ``<mask>`` as its last entry, and the file, which has every
-            other entry, has no row for it.
-    """
-
-    layout: EncoderLayout
-    languages: Optional[Tuple[str, ...]]
-    file: Optional[PretrainedFile] = None
-    origin: str = ""
-    absent: Optional[str] = None
-    adds_mask: bool = False
+    layout: EncoderLayout  # with as many rows as the dictionary has entries
+    languages: Optional[Tuple[str, ...]]  # in order; None = there are none, or nothing states them
+    file: Optional[PretrainedFile] = None  # the pretrained encoder; None = it is not read
+    origin: str = ""  # option and path of the file, for messages
+    absent: Optional[str] = None  # error of a model that is used before a checkpoint fills it
+    adds_mask: bool = False  # only ``<mask>``, the dictionary's last entry, has no row in the file
 
 
 def find_start(args: Any, task: Any) -> Start:
     """Decide what a model is built from.
 
-    Args:
-        args: completed options; those of a checkpoint also hold the layout.
+    ``args`` are completed options; those of a checkpoint also hold the layout.
 
     Raises:
-        ValueError: sizes, languages or entries that do not fit, or a file that is required and
-            missing.
+        ValueError: sizes, languages or entries that do not fit, or a missing file.
     """
     dictionary, path = task.source_dictionary, args.pretrained_encoder
     if getattr(args, LAYOUT_ENTRY, None) is not None:
@@ -88,32 +75,25 @@ def find_start(args: Any, task: Any) -> Start:
     return _from_options(args, dictionary, absent)
 
 
-def fill(encoder: nn.Module, start: Start, options: FitOptions) -> Optional[LoadReport]:
-    """Fill a ``TextEncoder`` from the file it starts from, fitted to its rows and positions.
-
-    Returns:
-        account of every tensor; None if there is no file.
+def fill(encoder: nn.Module, start: Start, options: FitOptions) -> None:
+    """Fill a ``TextEncoder`` from its file, if any, fitted to its rows and positions.
 
     Raises:
         ValueError: ``options`` do not allow to fit the rows.
     """
     if start.file is None:
-        return None
+        return
     tensors = dict(start.file.tensors)
     filler = Filler(encoder, tensors, options, start.origin)
     if start.adds_mask:
         tensors[WORDS], filler.changes[WORDS] = with_mask_row(tensors[WORDS])
-    return filler.load()
+    filler.load()
 
 
 def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
-    """Append a row, the mean of all, for a ``<mask>`` that is never read.
+    """Append a row for ``<mask>``, the mean of all, to an embedding. (V, C) -> (V + 1, C).
 
-    Args:
-        tensor: token embedding of a model that never had ``<mask>``. (V, C).
-
-    Returns:
-        the embedding, (V + 1, C), and a description of the change.
+    Also returns a description of the change.
     """
     mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)  # 1 C
     rows = f"a row for {MASK} after the file's {tensor.size(0):,}"
@@ -146,8 +126,8 @@ def _from_stored(settings: Mapping[str, Any], dictionary: Dictionary, origin: st
     if rows != entries:
         reason = explain_difference(entries - rows)
         raise ValueError(
-            f"the dictionary has {entries:,} entries, {origin} was trained with {rows:,}. {reason}Use "
-            "the dictionary of the training (its data's dict.txt)"
+            f"the dictionary has {entries:,} entries, {origin} was trained with {rows:,}. {reason}"
+            "Use the dictionary of the training (its data's dict.txt)"
         )
     return Start(layout, languages)
 
@@ -172,18 +152,14 @@ def _from_options(args: Any, dictionary: Dictionary, absent: Optional[str] = Non
 
 
 def _own_languages(family: Any, dictionary: Dictionary) -> Optional[Tuple[str, ...]]:
-    """Return the languages among the entries of the dictionary; None for a family without any."""
+    """Return the languages of the dictionary; None for a family without any."""
     return (languages_of(dictionary.symbols) or None) if str(family) in STYLES else None
 
 
 def _compare_languages(
     trained: Optional[Sequence[str]], dictionary: Dictionary, origin: str, family: str
 ) -> None:
-    """Compare the languages of the data's dictionary with the encoder's, in their order.
-
-    Raises:
-        ValueError: other languages, or another order.
-    """
+    """Raise ValueError if the dictionary has other languages than the encoder, or another order."""
     present = languages_of(dictionary.symbols, trained or ())
     if not trained and family in STYLES:
         text = "%s does not tell its languages: make sure that the dictionary has them in its order"
@@ -192,16 +168,16 @@ def _compare_languages(
         return
     names = f"the data's dictionary has {','.join(present) or 'none'}, in this order"
     raise ValueError(
-        f"{origin} was trained with the languages {','.join(trained)}, {names}. Every language has a "
-        f"row of the embedding by its place in that list: {USE_ITS_DICTIONARY}"
+        f"{origin} was trained with the languages {','.join(trained)}, {names}. Every language has "
+        f"a row of the embedding by its place in that list: {USE_ITS_DICTIONARY}"
     )
 
 
 def _lacks_mask_alone(encoder: PretrainedFile, dictionary: Dictionary) -> bool:
     """Return True if ``<mask>``, the dictionary's last entry, is the only one without a row.
 
-    The understanding tasks add ``<mask>`` to every dictionary. A file whose last row nothing names
-    has ``<mask>`` there, unless it is of a family without one.
+    The tasks add ``<mask>`` to every dictionary. In a file whose rows nothing names, the last row
+    is ``<mask>`` unless the family has none.
     """
     rows, entries = encoder.layout.vocab_size, encoder.entries
     if len(dictionary) != rows + 1 or dictionary.symbols[-1] != MASK or MASK in entries:
@@ -210,17 +186,13 @@ def _lacks_mask_alone(encoder: PretrainedFile, dictionary: Dictionary) -> bool:
 
 
 def _compare_rows(encoder: PretrainedFile, dictionary: Dictionary, args: Any, origin: str) -> None:
-    """Compare the entries of the file's rows with the data's dictionary, as far as they are known.
-
-    Raises:
-        ValueError: other entries, or none while ``--unnamed-rows`` does not allow that.
-    """
+    """Compare the file's entries with the dictionary; none are allowed by --unnamed-rows alone."""
     rows, entries = encoder.layout.vocab_size, encoder.entries
     if not entries and str(args.unnamed_rows) == "error":
         raise ValueError(
-            f"{origin}: nothing beside it tells what its {rows:,} rows mean; put the dict.txt of its "
-            "training, or its tokenizer's files, there. --unnamed-rows dictionary takes them to be "
-            f"the {len(dictionary):,} entries of the data's dictionary"
+            f"{origin}: nothing beside it tells what its {rows:,} rows mean; put the dict.txt of "
+            "its training, or its tokenizer's files, there. --unnamed-rows dictionary takes them "
+            f"to be the {len(dictionary):,} entries of the data's dictionary"
         )
     if not entries:
         text = "%s: its rows are taken to be the dictionary's (--unnamed-rows dictionary)"

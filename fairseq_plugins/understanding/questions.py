@@ -41,11 +41,7 @@ class QuestionEntry(NamedTuple):
 
 
 def read_questions(path: str, passages: int) -> List[QuestionEntry]:
-    """Read the questions of a subset on so many passages.
-
-    Raises:
-        ValueError: no file, or a malformed line, which is named.
-    """
+    """Read the questions of a subset on so many passages; raise ValueError naming a bad line."""
     entries = []
     for number, record in _json_lines(path):
         try:
@@ -65,11 +61,7 @@ def read_questions(path: str, passages: int) -> List[QuestionEntry]:
 
 
 def read_passages(path: str) -> List[str]:
-    """Read the passages of a subset.
-
-    Raises:
-        ValueError: no file, or a line that is not a JSON string, which is named.
-    """
+    """Read the passages of a subset, a JSON string per line; raise ValueError otherwise."""
     passages = []
     for number, text in _json_lines(path):
         if not isinstance(text, str):
@@ -136,23 +128,13 @@ def _place_answer(answer: Answer, passage: str, offsets: np.ndarray) -> Optional
 
 @dataclass(frozen=True)
 class Question:
-    """A question as the metric needs it.
-
-    A dataclass, because fairseq turns the named tuples of a batch into plain ones.
-
-    Attributes:
-        name: id.
-        passage: text.
-        offsets: (2 x pieces,) int, begin and end character of each piece, alternating.
-        answers: gold texts.
-        language: language of the comparison of answers; None = SQuAD's rules, which are English.
-    """
+    """A question as the metric needs it; fairseq turns named tuples of a batch into plain ones."""
 
     name: str
     passage: str
-    offsets: np.ndarray
-    answers: Tuple[str, ...]
-    language: Optional[str]
+    offsets: np.ndarray  # (2 x pieces,) int, begin and end character of each piece, alternating
+    answers: Tuple[str, ...]  # gold texts
+    language: Optional[str]  # of the comparison of answers; None = SQuAD's rules
 
     def text(self, first: int, last: int) -> str:
         """Cut the text from one piece to another out of the passage; empty if it has no pieces."""
@@ -188,19 +170,15 @@ class QuestionDataset(RowGroups):
 
     Attributes:
         windows: (N,) int64, windows of each question.
-        cut_questions: questions longer than ``max_question``.
         uncovered: answers that no window holds whole.
 
     Args:
         texts: questions, and passages: indexable, (S,) int64 pieces with ``</s>``.
         sizes: pieces of each question, and of each passage, with ``</s>``.
-        options: how a question and a window become an input.
+        options: options by which a question and a window become an input.
         questions: the other files of the subset.
-        max_question: longest question in pieces; longer ones are cut.
+        max_question: longest question in pieces; ``cut_questions`` longer ones are cut.
         stride: pieces from the start of a window to the start of the next, BERT's ``doc_stride``.
-
-    Raises:
-        ValueError: files that do not fit, or no room for a passage.
 
     Source: Devlin et al. 2019, section 4.2, and BERT's run_squad as released.
     """

@@ -106,11 +106,7 @@ class RelevanceRankingTask(GroupTask):
         self.grades = [int(label) for label in self.labels]
 
     def load_language(self, name: str) -> Any:
-        """Load the documents of a subset: singly in training, by query otherwise.
-
-        Raises:
-            ValueError: no document has a grade above 0, or the queries are missing.
-        """
+        """Load the documents of a subset: singly in training, by query otherwise."""
         texts, sizes = self.inputs(name)
         labels, options = read_classes(self, name), self.input_options(name)
         if self.for_training:
@@ -237,7 +233,7 @@ def ndcg(scores: Any, grades: Any, k: Optional[int] = None) -> Optional[float]:
         k: places that count; None = all.
 
     Returns:
-        A number in [0, 1]; None if no document has a grade above 0, since all orders are equal.
+        A number in [0, 1]; None if all grades are 0, since all orders are equal.
 
     Source: Järvelin and Kekäläinen 2002; Burges et al. 2005 (the gain); McSherry and Najork 2008
     (ties).

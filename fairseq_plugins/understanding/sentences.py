@@ -58,11 +58,7 @@ class LabelledDataset(NLUDataset):
 
 
 def class_numbers(rows: Any, dictionary: Dictionary, subset: str) -> np.ndarray:
-    """Convert N rows of a label and ``</s>`` to classes from 0, (N,) int64.
-
-    Raises:
-        ValueError: no label, several, or one that training does not have; names the ``subset``.
-    """
+    """Convert N rows of a label and ``</s>`` to classes from 0, (N,) int64."""
     classes = np.zeros(len(rows), dtype=np.int64)
     for index in range(len(rows)):
         symbols = [int(token) for token in rows[index] if int(token) != dictionary.eos()]
@@ -144,11 +140,7 @@ class CrossLingualClassificationTask(NLUTask):
         return dataset
 
     def add_head(self, model: Any) -> None:
-        """Register a sentence head with a class per label.
-
-        Raises:
-            ValueError: ``--add-prev-output-tokens`` does not fit the architecture.
-        """
+        """Register a sentence head; raise ValueError unless the decoder is fed iff there is one."""
         has_decoder = isinstance(model, FairseqEncoderDecoderModel)
         if has_decoder != self.cfg.add_prev_output_tokens:
             remedy = "one: give the option" if has_decoder else "none: leave it out"

@@ -46,9 +46,6 @@ def read_tags(labels: Any, pieces: Sequence[int], dictionary: Dictionary, subset
         pieces: (N,) pieces of each row of input0, without ``</s>``.
         dictionary: dictionary of the labels.
         subset: name, for messages.
-
-    Raises:
-        ValueError: another number of rows or symbols than pieces, or a symbol that is no tag.
     """
     if len(labels) != len(pieces):
         raise ValueError(
@@ -84,10 +81,8 @@ def read_tags(labels: Any, pieces: Sequence[int], dictionary: Dictionary, subset
 class TaggingDataset(NLUDataset):
     """Inputs with a class per word.
 
-    Attributes:
-        words: words in the inputs.
-        unseen: words among them with an unseen tag.
-        cut_words: words that are cut off with their first piece; they have no target.
+    It counts the ``words`` in the inputs, the ``unseen`` among them, and the ``cut_words``, which
+    are cut off with their first piece.
     """
 
     def __init__(
@@ -170,10 +165,10 @@ class TokenClassificationTask(NLUTask):
         tags = read_tags(labels, text.sizes - 1, self.label_dictionary, name)
         dataset = TaggingDataset([text], [text.sizes], self.input_options(name), tags)
         self._check_unseen(name, dataset)
-        cut = ""
+        loss = ""
         if dataset.cut_words:
-            cut = f"; {dataset.cut_words} more are cut off with their pieces"
-        logger.info(f"{name}: {dataset.words} words{cut}")
+            loss = f"; {dataset.cut_words} more are cut off with their pieces"
+        logger.info(f"{name}: {dataset.words} words{loss}")
         counts = np.bincount(tags.classes[tags.classes != UNSEEN], minlength=len(self.labels))
         best = int(counts.argmax())
         share = 100 * counts[best] / max(len(tags.classes), 1)
@@ -210,7 +205,7 @@ class TokenClassificationTask(NLUTask):
 
 @dataclass
 class TokenClassificationCriterionConfig(FairseqDataclass):
-    """No options of its own: the head's name is the task's."""
+    """The head's name, which is the task's."""
 
     classification_head_name: str = II("task.classification_head_name")
 
@@ -254,9 +249,8 @@ class TokenClassificationCriterion(SummedCriterion):
         if self.scheme is not None:
             starts = sequence_starts(sample["words"], len(target))
             counts = span_counts(self.scheme, best, target, starts)
-            sums["spans_right"] = counts.correct.sum()
-            sums["spans_predicted"] = counts.predicted.sum()
-            sums["spans_gold"] = counts.gold.sum()
+            sums["spans_right"], sums["spans_predicted"] = counts.correct, counts.predicted
+            sums["spans_gold"] = counts.gold
         return self.result(loss, (target != UNSEEN).sum(), sample, **sums)
 
     @classmethod

@@ -151,11 +151,11 @@ class NLUTask(OwnRun):
         names = [name for pattern in split_names(split) for name in self.subsets(pattern)]
         parts = {name: self.load_language(name) for name in names}
         for name, part in parts.items():
-            cut = ""
+            loss = ""
             if part.cut_rows:
                 limit = f"{self.cfg.max_positions} tokens ({part.cut_tokens} pieces lost)"
-                cut = f", {part.cut_rows} cut to {limit}"
-            logger.info(f"{name}: {len(part)} rows{cut}")
+                loss = f", {part.cut_rows} cut to {limit}"
+            logger.info(f"{name}: {len(part)} rows{loss}")
         if len(parts) == 1:
             self.datasets[split] = parts[names[0]]
         else:
@@ -163,11 +163,7 @@ class NLUTask(OwnRun):
             self.datasets[split] = LanguageMixture(parts, temperature, self.cfg.seed)
 
     def subsets(self, pattern: str) -> List[str]:
-        """List the subsets that match a name or a pattern as ``valid.*``.
-
-        Raises:
-            ValueError: a pattern that matches none.
-        """
+        """List the subsets that match a name or a pattern as ``valid.*``, at least one."""
         if "*" not in pattern:
             return [pattern]
         existing = _list_subsets(os.path.join(self.cfg.data, "input0"))
@@ -183,11 +179,7 @@ class NLUTask(OwnRun):
         raise NotImplementedError
 
     def read(self, folder: str, name: str, dictionary: Optional[Dictionary]) -> Any:
-        """Read ``DATA/FOLDER/NAME`` as fairseq-preprocess wrote it; no dictionary = plain numbers.
-
-        Raises:
-            ValueError: a missing or empty file.
-        """
+        """Read ``DATA/FOLDER/NAME`` of fairseq-preprocess; plain numbers without a dictionary."""
         prefix = os.path.join(self.cfg.data, folder, name)
         files = (f"{prefix}.bin", f"{prefix}.idx")
         missing = [file for file in files if not os.path.isfile(file)]
@@ -207,7 +199,7 @@ class NLUTask(OwnRun):
         return texts, [text.sizes for text in texts]
 
     def input_options(self, name: str) -> InputOptions:
-        """Say how rows of a subset become inputs; the symbol of its language may be part of them."""
+        """Return the options by which rows of a subset become inputs, with its language."""
         language = None
         if self.input_format.needs_language:
             language = self.dictionary.index(self.languages.symbol(name))
@@ -290,11 +282,7 @@ class NLUTask(OwnRun):
         raise NotImplementedError
 
     def get_batch_iterator(self, dataset: Any, max_tokens: Any = None, **options: Any) -> Any:
-        """Make the stock iterator.
-
-        Raises:
-            ValueError: ``--predictions`` in several processes, each of which would have a part.
-        """
+        """Make the stock iterator; refuse --predictions in several processes, which have parts."""
         if self.prediction_files is not None:
             processes = options.get("num_shards", 1)
             if processes > 1:

@@ -18,14 +18,16 @@ def classes(rows, labels, device):
 
 
 def counted(predicted, gold, device):
-    """The package's counts by type, those of zero left out."""
-    scheme = ops.tag_scheme(LABELS)
+    """Correct, predicted and gold spans, by the package."""
     words = torch.tensor([len(row) for row in gold], dtype=torch.int64, device=device)
     rows = (classes(side, LABELS, device) for side in (predicted, gold))
-    found = ops.span_counts(scheme, *rows, ops.sequence_starts(words, int(words.sum())))
-    names = [*scheme.names, "(unseen)"]
-    table = {name: tuple(int(count[number]) for count in found) for number, name in enumerate(names)}
-    return {name: row for name, row in table.items() if any(row)}
+    counts = ops.span_counts(ops.tag_scheme(LABELS), *rows, ops.sequence_starts(words, int(words.sum())))
+    return tuple(map(int, counts))
+
+
+def totals(predicted, gold):
+    """The same, by the slow loop."""
+    return tuple(map(sum, zip((0, 0, 0), *span_loops.counts(predicted, gold).values())))
 
 
 # Tags of a sentence -> its entities as (first word, last word, type), worked out by hand from the rules of the script.
@@ -63,7 +65,7 @@ def test_it_equals_a_loop_over_the_words(device):
         predicted = [[random.choice([tag, tag, tag, random.choice(labels)]) for tag in row] for row in gold]
         if random.random() < 0.3:
             gold = [[random.choice([tag] * 3 + [None]) for tag in row] for row in gold]
-        assert counted(predicted, gold, device) == span_loops.counts(predicted, gold)
+        assert counted(predicted, gold, device) == totals(predicted, gold)
 
 
 NAMES = {"P": "PER", "L": "LOC"}
@@ -89,7 +91,7 @@ def test_the_scripts_own_numbers(device):
         for text in (SCRIPT_GOLD, SCRIPT_PREDICTED)
     )
     assert sum(len(row) for row in gold) == 113
-    assert counted(predicted, gold, device) == {"LOC": (26, 35, 35), "PER": (23, 31, 33)}
+    assert counted(predicted, gold, device) == (49, 66, 68)
     scores = {name: round(score, 2) for name, score in span_loops.scores(predicted, gold).items()}
     assert scores == {"accuracy": 79.65, "precision": 74.24, "recall": 72.06, "f1": 73.13}
 
