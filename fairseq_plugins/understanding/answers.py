@@ -102,7 +102,6 @@ class SpanQATask(GroupTask):
         self._report(name, unanswered, "is missing", "they have no part in f1 and em")
         dataset = QuestionDataset(
             texts,
-            [text.sizes for text in texts],
             self.input_options(name),
             QuestionSet(entries, passages, offsets, gold, self._answer_language(name)),
             self.cfg.max_question,

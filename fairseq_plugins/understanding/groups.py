@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from .inputs import NLUDataset
+from .languages import LanguageMixture
 from .task import NLUTask
 
 
@@ -82,5 +83,5 @@ class GroupTask(NLUTask):
 
 def _groups(dataset: Any) -> List[RowGroups]:
     """List the grouped datasets: the dataset itself, or the parts of a mixture."""
-    parts = getattr(dataset, "streams", [dataset])
+    parts = dataset.streams if isinstance(dataset, LanguageMixture) else [dataset]
     return [part for part in parts if isinstance(part, RowGroups)]

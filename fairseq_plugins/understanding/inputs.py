@@ -102,24 +102,27 @@ class InputOptions(NamedTuple):
         return self.input_format.assemble(texts, self.max_positions, self.language)
 
 
+def count_pieces(text: Any) -> np.ndarray:
+    """Count the pieces of the rows of an indexed dataset, without ``</s>``. (N,) int64."""
+    return np.asarray(text.sizes, dtype=np.int64) - 1
+
+
 class NLUDataset(EpochDataset):
     """Subset in a language; ``cut_rows`` and ``cut_tokens`` count what is cut.
 
     Args:
-        texts: one or two indexable sequences of N rows (S,) int64 that end with ``</s>``, as
+        texts: one or two indexed datasets of N rows (S,) int64 that end with ``</s>``, as
             fairseq-preprocess writes them.
-        sizes: pieces of each row, with ``</s>``; (N,) per text.
     """
 
-    def __init__(self, texts: Sequence[Any], sizes: Sequence[Any], options: InputOptions):
+    def __init__(self, texts: Sequence[Any], options: InputOptions):
         rows = [len(text) for text in texts]
         if len(set(rows)) != 1:
             raise ValueError(f"input0 and input1 need equal numbers of rows; got {rows}")
         self.texts, self.options, self.seed, self.epoch = list(texts), options, options.seed, 1
         limit, symbols = options.max_positions, options.input_format.added(len(texts))
         cut_lengths([1] * len(texts), limit - symbols)  # raises the error of no room
-        pieces = [np.asarray(size, dtype=np.int64) - 1 for size in sizes]
-        uncut = np.sum(pieces, axis=0) + symbols
+        uncut = np.sum([count_pieces(text) for text in texts], axis=0) + symbols
         self.cut_rows = int((uncut > limit).sum())
         self.cut_tokens = int((uncut - limit).clip(min=0).sum())
         self.sizes = np.minimum(uncut, limit)

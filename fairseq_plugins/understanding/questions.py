@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .groups import RowGroups
-from .inputs import InputOptions
+from .inputs import InputOptions, count_pieces
 
 NO_ANSWER = 0
 """Target of a window without the whole answer: its first token, as in BERT's SQuAD."""
@@ -173,8 +173,7 @@ class QuestionDataset(RowGroups):
         uncovered: answers that no window holds whole.
 
     Args:
-        texts: questions, and passages: indexable, (S,) int64 pieces with ``</s>``.
-        sizes: pieces of each question, and of each passage, with ``</s>``.
+        texts: indexed datasets of questions, and of passages; (S,) int64 pieces with ``</s>``.
         options: options by which a question and a window become an input.
         questions: the other files of the subset.
         max_question: longest question in pieces; ``cut_questions`` longer ones are cut.
@@ -186,17 +185,16 @@ class QuestionDataset(RowGroups):
     def __init__(
         self,
         texts: Sequence[Any],
-        sizes: Sequence[Any],
         options: InputOptions,
         questions: QuestionSet,
         max_question: int,
         stride: int,
     ):
-        super().__init__(texts[:1], sizes[:1], options)
+        super().__init__(texts[:1], options)
         self.cut_rows = self.cut_tokens = 0  # windows are never cut
         self.questions, self.passages = questions, texts[1]
         self.rows = np.array([entry.passage for entry in questions.entries], dtype=np.int64)
-        question_pieces, passage_pieces = (np.asarray(size, dtype=np.int64) - 1 for size in sizes)
+        question_pieces, passage_pieces = (count_pieces(text) for text in texts)
         self._check(question_pieces, passage_pieces)
         limit, symbols = options.max_positions, options.input_format.added(2)
         minimum = symbols + max_question + 1

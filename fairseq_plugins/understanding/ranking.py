@@ -35,12 +35,11 @@ class QueryDataset(RowGroups, LabelledDataset):
     def __init__(
         self,
         texts: Sequence[Any],
-        sizes: Sequence[Any],
         options: InputOptions,
         labels: np.ndarray,
         queries: Sequence[str],
     ):
-        super().__init__(texts, sizes, options, labels)
+        super().__init__(texts, options, labels)
         if len(queries) != len(self.sizes):
             raise ValueError(
                 f"group has {len(queries)} lines, input0 {len(self.sizes)} rows; valid: as many"
@@ -107,10 +106,10 @@ class RelevanceRankingTask(GroupTask):
 
     def load_language(self, name: str) -> Any:
         """Load the documents of a subset: singly in training, by query otherwise."""
-        texts, sizes = self.inputs(name)
-        labels, options = read_classes(self, name), self.input_options(name)
+        texts, options = self.inputs(name), self.input_options(name)
+        labels = read_classes(self, name)
         if self.for_training:
-            return LabelledDataset(texts, sizes, options, labels)
+            return LabelledDataset(texts, options, labels)
         if not (np.asarray(self.grades)[labels] > 0).any():
             raise ValueError(
                 f"subset {name}: no document has a grade above 0; valid: at least one, or nDCG "
@@ -121,7 +120,7 @@ class RelevanceRankingTask(GroupTask):
             raise ValueError(f"subset {name}: no file {path} with the query of each row")
         with open(path, encoding="utf-8") as lines:
             queries = [line.rstrip("\n") for line in lines]
-        dataset = QueryDataset(texts, sizes, options, labels, queries)
+        dataset = QueryDataset(texts, options, labels, queries)
         largest = dataset.sizes.max()
         logger.info(f"{name}: {len(queries)} documents; the largest query has {largest} tokens")
         return dataset

@@ -32,12 +32,11 @@ class LabelledDataset(NLUDataset):
     def __init__(
         self,
         texts: Sequence[Any],
-        sizes: Sequence[Any],
         options: InputOptions,
         labels: np.ndarray,
         decoder_inputs: bool = False,
     ):
-        super().__init__(texts, sizes, options)
+        super().__init__(texts, options)
         if len(labels) != len(self):
             raise ValueError(f"label has {len(labels)} rows, input0 {len(self)}; valid: as many")
         self.labels, self.decoder_inputs = labels, decoder_inputs
@@ -129,10 +128,10 @@ class CrossLingualClassificationTask(NLUTask):
 
         A model is no better than chance until it exceeds the largest share.
         """
-        texts, sizes = self.inputs(name)
-        labels, options = read_classes(self, name), self.input_options(name)
+        texts, options = self.inputs(name), self.input_options(name)
+        labels = read_classes(self, name)
         decoder_inputs = self.cfg.add_prev_output_tokens
-        dataset = LabelledDataset(texts, sizes, options, labels, decoder_inputs)
+        dataset = LabelledDataset(texts, options, labels, decoder_inputs)
         counts = np.bincount(labels, minlength=len(self.labels))
         shares = 100 * counts / max(len(labels), 1)
         listed = [f"{label} {share:.1f} %" for label, share in zip(self.labels, shares)]

@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from ..common.options import option
 from ..common.summed_criterion import SummedCriterion, log_loss, total
 from ..ops.masks import Places
 from .entities import sequence_starts, span_counts, tag_scheme, tags_of_spans
-from .inputs import InputOptions, NLUDataset
+from .inputs import InputOptions, NLUDataset, count_pieces
 from .predictions import Row
 from .task import NLUConfig, NLUTask
 
@@ -37,7 +37,7 @@ class Tags(NamedTuple):
     ends: np.ndarray  # (N + 1,) int64, row n has the words ends[n] : ends[n + 1]
 
 
-def read_tags(labels: Any, pieces: Sequence[int], dictionary: Dictionary, subset: str) -> Tags:
+def read_tags(labels: Any, pieces: np.ndarray, dictionary: Dictionary, subset: str) -> Tags:
     """Find words and classes in rows with a symbol per piece.
 
     Args:
@@ -85,11 +85,9 @@ class TaggingDataset(NLUDataset):
     are cut off with their first piece.
     """
 
-    def __init__(
-        self, texts: Sequence[Any], sizes: Sequence[Any], options: InputOptions, tags: Tags
-    ):
-        super().__init__(texts, sizes, options)
-        assert len(self.texts) == 1 and len(tags.ends) == len(self) + 1
+    def __init__(self, text: Any, options: InputOptions, tags: Tags):
+        super().__init__([text], options)
+        assert len(tags.ends) == len(self) + 1
         self.tags = tags
         room = self.sizes - options.input_format.added(1)  # pieces of each row
         is_cut = tags.places >= np.repeat(room, np.diff(tags.ends))
@@ -162,13 +160,13 @@ class TokenClassificationTask(NLUTask):
         assert self.label_dictionary is not None
         text = self.read("input0", name, self.dictionary)
         labels = self.read("label", name, self.label_dictionary)
-        tags = read_tags(labels, text.sizes - 1, self.label_dictionary, name)
-        dataset = TaggingDataset([text], [text.sizes], self.input_options(name), tags)
+        tags = read_tags(labels, count_pieces(text), self.label_dictionary, name)
+        dataset = TaggingDataset(text, self.input_options(name), tags)
         self._check_unseen(name, dataset)
-        loss = ""
+        note = ""
         if dataset.cut_words:
-            loss = f"; {dataset.cut_words} more are cut off with their pieces"
-        logger.info(f"{name}: {dataset.words} words{loss}")
+            note = f"; {dataset.cut_words} more are cut off with their pieces"
+        logger.info(f"{name}: {dataset.words} words{note}")
         counts = np.bincount(tags.classes[tags.classes != UNSEEN], minlength=len(self.labels))
         best = int(counts.argmax())
         share = 100 * counts[best] / max(len(tags.classes), 1)

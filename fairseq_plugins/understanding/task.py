@@ -151,11 +151,11 @@ class NLUTask(OwnRun):
         names = [name for pattern in split_names(split) for name in self.subsets(pattern)]
         parts = {name: self.load_language(name) for name in names}
         for name, part in parts.items():
-            loss = ""
+            note = ""
             if part.cut_rows:
                 limit = f"{self.cfg.max_positions} tokens ({part.cut_tokens} pieces lost)"
-                loss = f", {part.cut_rows} cut to {limit}"
-            logger.info(f"{name}: {len(part)} rows{loss}")
+                note = f", {part.cut_rows} cut to {limit}"
+            logger.info(f"{name}: {len(part)} rows{note}")
         if len(parts) == 1:
             self.datasets[split] = parts[names[0]]
         else:
@@ -191,12 +191,11 @@ class NLUTask(OwnRun):
             )
         return data_utils.load_indexed_dataset(prefix, dictionary)
 
-    def inputs(self, name: str) -> Tuple[List[Any], List[Any]]:
-        """Read input0 of a subset, and input1 if any subset has it: texts and their sizes."""
+    def inputs(self, name: str) -> List[Any]:
+        """Read input0 of a subset, and input1 if any subset has it."""
         has_second = bool(_list_subsets(os.path.join(self.cfg.data, "input1")))
         folders = ["input0", "input1"] if has_second else ["input0"]
-        texts = [self.read(folder, name, self.dictionary) for folder in folders]
-        return texts, [text.sizes for text in texts]
+        return [self.read(folder, name, self.dictionary) for folder in folders]
 
     def input_options(self, name: str) -> InputOptions:
         """Return the options by which rows of a subset become inputs, with its language."""

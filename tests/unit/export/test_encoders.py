@@ -21,7 +21,7 @@ from fairseq_plugins.understanding.encoder import load_text_encoder
 from fairseq_plugins.understanding.questions import QuestionDataset, QuestionEntry, QuestionSet
 from fairseq_plugins_runtime import ModelError, load, sessions
 from fairseq_plugins_runtime.folder import Folder
-from tests import nlu_builders, veco_builders
+from tests import nlu_bins, nlu_builders, veco_builders
 
 LABELS = {"classification": ["no", "maybe", "yes"], "ranking": ["0", "1", "2", "3"], "tokens": ["O", "B-PER", "I-PER"]}
 TASKS = {
@@ -184,14 +184,13 @@ def test_answers_are_the_best_spans_of_all_windows(tmp_path, ready):
     places = [trained.segmenter.spans(passage) for _, passage in asked]
     rows = [[trained.ids(question).tolist() + [2] for question, _ in asked]]
     rows.append([[trained.task.dictionary.index(piece) for piece in pieces] + [2] for pieces, _ in places])
-    offsets = Rows([[end for span in spans for end in span] for _, spans in places])
+    offsets = nlu_bins.Rows([[end for span in spans for end in span] for _, spans in places])
     entries = [QuestionEntry(str(number), number, ()) for number in range(len(asked))]
     gold = np.full((len(asked), 2), -1)
     given = QuestionSet(entries, [passage for _, passage in asked], offsets, gold, None)
     options, cfg = trained.task.input_options("test"), trained.task.cfg
-    parts = [Rows(one) for one in rows]
-    sizes = [one.sizes for one in parts]
-    dataset = QuestionDataset(parts, sizes, options, given, cfg.max_question, cfg.window_stride)
+    parts = [nlu_bins.Rows(one) for one in rows]
+    dataset = QuestionDataset(parts, options, given, cfg.max_question, cfg.window_stride)
     assert dataset.windows.max() > 2
     batch = dataset.collater([dataset[number] for number in range(len(dataset))])
     with torch.no_grad():
@@ -206,17 +205,6 @@ def test_answers_are_the_best_spans_of_all_windows(tmp_path, ready):
         assert found[number].text == expected
         assert found[number].score == pytest.approx(float(scores[place]), abs=1e-4)
     assert len({answer.text for answer in found}) > 5
-
-
-class Rows(list):
-    """Rows of numbers as fairseq's datasets give them."""
-
-    @property
-    def sizes(self):
-        return np.array([len(row) for row in self])
-
-    def __getitem__(self, index):
-        return torch.tensor(super().__getitem__(index))
 
 
 # ---- Encoders alone. ----

@@ -7,21 +7,17 @@ import torch
 from fairseq_plugins.understanding.inputs import InputFormat, InputOptions, NLUDataset, cut_lengths
 from fairseq_plugins.understanding.sentences import LabelledDataset
 from tests.builders import BOS, EOS, PAD
+from tests.nlu_bins import Rows
 
 FIRST = [[11, 12, 13], [14], [], [15, 16]]
 SECOND = [[21], [22, 23], [24, 25, 26, 27, 28], [29]]
 
 
-def rows(texts):
-    return [torch.tensor([*text, EOS], dtype=torch.int32) for text in texts]
-
-
 def dataset(*sides, max_positions=50, labels=None):
     """A dataset of one or two sides; with ``labels`` it has classes."""
-    texts = [rows(side) for side in sides]
-    sizes = [np.array([len(row) for row in text], dtype=np.int32) for text in texts]
+    texts = [Rows([*row, EOS] for row in side) for side in sides]
     options = InputOptions(InputFormat("xlmr", BOS, EOS), max_positions, PAD, seed=1)
-    return NLUDataset(texts, sizes, options) if labels is None else LabelledDataset(texts, sizes, options, labels)
+    return NLUDataset(texts, options) if labels is None else LabelledDataset(texts, options, labels)
 
 
 @pytest.mark.parametrize("max_positions", [50, 8, 7, 6])

@@ -2,22 +2,21 @@
 
 import numpy as np
 import pytest
-import torch
 
 from fairseq_plugins.understanding.inputs import InputFormat, InputOptions
 from fairseq_plugins.understanding.languages import LanguageMixture
 from fairseq_plugins.understanding.sentences import LabelledDataset
 from tests.builders import BOS, EOS, PAD
+from tests.nlu_bins import Rows
 
 SIZES = {"train.en": 64, "train.de": 16, "train.fr": 4}
 
 
 def part(count, first):
     """Row n holds n pieces (at most 5), then one that no other row has; its class is n."""
-    rows = [torch.tensor([9] * (number % 5) + [first + number, EOS]) for number in range(count)]
-    sizes = np.array([len(row) for row in rows])
+    rows = Rows([9] * (number % 5) + [first + number, EOS] for number in range(count))
     options = InputOptions(InputFormat("xlmr", BOS, EOS), 50, PAD, seed=1)
-    return LabelledDataset([rows], [sizes], options, np.arange(count))
+    return LabelledDataset([rows], options, np.arange(count))
 
 
 def mixture(temperature=1.0, seed=1):

@@ -33,7 +33,6 @@ def load(folder, kind="xlmr", stride=3, max_positions=18):
     language = LANGUAGE if input_format.needs_language else None
     return QuestionDataset(
         texts,
-        [text.sizes for text in texts],
         InputOptions(input_format, max_positions, builders.PAD, 1, language),
         QuestionSet(entries, passages, offsets, gold, "en"),
         LIMITS["max_question"],

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from sklearn.metrics import ndcg_score
 
 from fairseq_plugins.understanding.inputs import InputFormat, InputOptions
@@ -78,13 +77,12 @@ DOCUMENTS = [3, 5, 2, 9, 1, 4]
 
 def dataset(queries, documents, max_positions=12):
     texts = [
-        [torch.tensor([10 + number, builders.EOS]) for number in range(len(documents))],
-        [torch.tensor([20] * length + [builders.EOS]) for length in documents],
+        builders.Rows([10 + number, builders.EOS] for number in range(len(documents))),
+        builders.Rows([20] * length + [builders.EOS] for length in documents),
     ]
     labels = np.arange(len(documents)) % 3
     options = InputOptions(InputFormat("bert", 0, 2), max_positions, builders.PAD, seed=1)
-    sizes = [np.array([len(row) for row in text]) for text in texts]
-    return QueryDataset(texts, sizes, options, labels, queries)
+    return QueryDataset(texts, options, labels, queries)
 
 
 def test_an_item_is_a_query_with_all_its_documents():

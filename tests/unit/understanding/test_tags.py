@@ -2,7 +2,6 @@
 
 import logging
 
-import numpy as np
 import pytest
 import torch
 
@@ -65,10 +64,10 @@ def read(labels, pieces=(6, 1, 0, 3)):
 
 
 def dataset(max_positions=50, name="xlmr", language=None):
-    rows = [torch.tensor([*row, EOS], dtype=torch.int32) for row in PIECES]
-    sizes = np.array([len(row) for row in rows], dtype=np.int32)
-    options = InputOptions(InputFormat(name, BOS, EOS), max_positions, PAD, 1, language)
-    return TaggingDataset([rows], [sizes], options, read(LABELS))
+    text = nlu_bins.Rows([*row, EOS] for row in PIECES)
+    return TaggingDataset(
+        text, InputOptions(InputFormat(name, BOS, EOS), max_positions, PAD, 1, language), read(LABELS)
+    )
 
 
 @pytest.mark.parametrize(("name", "language"), [("xlmr", None), ("bert", None), ("mbart", 77), ("mbart50", 77)])

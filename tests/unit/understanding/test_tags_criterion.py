@@ -27,11 +27,10 @@ def criterion(labels=TAGS, head=HEAD):
 
 
 def dataset(sentences, labels=TAGS):
-    texts = [torch.tensor([*(piece for pieces, _ in words for piece in pieces), EOS]) for words in sentences]
-    sizes = np.array([len(text) for text in texts])
+    text = nlu_bins.Rows([*(piece for pieces, _ in words for piece in pieces), EOS] for words in sentences)
     rows = [np.array(nlu_bins.tag_row(words, labels)) for words in sentences]
-    tags = read_tags(rows, sizes - 1, nlu_bins.label_dictionary(labels), "test.xx")
-    return TaggingDataset([texts], [sizes], InputOptions(InputFormat("xlmr", BOS, EOS), 50, PAD, seed=1), tags)
+    tags = read_tags(rows, text.sizes - 1, nlu_bins.label_dictionary(labels), "test.xx")
+    return TaggingDataset(text, InputOptions(InputFormat("xlmr", BOS, EOS), 50, PAD, seed=1), tags)
 
 
 def tagger(device, classes=5):

@@ -20,7 +20,7 @@ EN, DE, FR = (builders.sentences(count, seed) for count, seed in ((12, 1), (6, 2
 
 class PlainTask(NLUTask):
     def load_language(self, name):
-        return NLUDataset(*self.inputs(name), self.input_options(name))
+        return NLUDataset(self.inputs(name), self.input_options(name))
 
     def add_head(self, model):
         """None."""
