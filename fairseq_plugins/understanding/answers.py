@@ -21,6 +21,7 @@ from torch import Tensor
 from ..common.options import check_range, option
 from ..common.summed_criterion import SummedCriterion, log_loss, total
 from .groups import GroupTask
+from .inputs import check_rows
 from .languages import language_of
 from .predictions import Row
 from .questions import (
@@ -90,11 +91,7 @@ class SpanQATask(GroupTask):
         passages = read_passages(os.path.join(self.cfg.data, "passages", name + ".jsonl"))
         entries = read_questions(os.path.join(self.cfg.data, "qa", name + ".jsonl"), len(passages))
         offsets = self.read("offsets", name, None)
-        if len(offsets) != len(passages):
-            raise ValueError(
-                f"subset {name}: offsets has {len(offsets)} rows, passages {len(passages)}; valid: "
-                "as many"
-            )
+        check_rows({f"offsets/{name}": len(offsets), f"passages/{name}": len(passages)})
         gold, unplaced = place_answers(entries, passages, offsets)
         consequence = "their loss is that of no answer, f1 and em compare with its text"
         self._report(name, unplaced, "is not at its place in the passage", consequence)
@@ -115,17 +112,16 @@ class SpanQATask(GroupTask):
         return dataset
 
     def _report(self, name: str, questions: List[str], fault: str, consequence: str) -> None:
-        """Refuse questions in training, warn of them elsewhere."""
+        """Refuse questions in training, if any, and warn of them elsewhere."""
         if not questions:
             return
         listed = ", ".join(questions[:LISTED_QUESTIONS])
         listed += ", …" if len(questions) > LISTED_QUESTIONS else ""
-        message = f"{name}: the first answer of {len(questions)} questions {fault}: {listed}"
-        if self.for_training:
-            raise ValueError(
-                f"{message}; valid: training data without them, as {COMMAND} writes it"
-            )
-        logger.warning(f"{message}; {consequence}")
+        self.refuse_in_training(
+            f"{name}: the first answer of {len(questions)} questions {fault}: {listed}",
+            valid=f"training data without them, as {COMMAND} writes it",
+            consequence=consequence,
+        )
 
     def _answer_language(self, name: str) -> Optional[str]:
         """Return the language in which answers are compared; None = by SQuAD's rules."""

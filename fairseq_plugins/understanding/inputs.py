@@ -1,6 +1,6 @@
 """Inputs of an encoder: symbols around one or two texts, cutting, batches."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -102,6 +102,13 @@ class InputOptions(NamedTuple):
         return self.input_format.assemble(texts, self.max_positions, self.language)
 
 
+def check_rows(rows: Mapping[str, int]) -> None:
+    """Raise ValueError unless the files of a subset (name -> rows) have equal numbers of rows."""
+    if len(set(rows.values())) > 1:
+        listed = ", ".join(f"{name} has {count} rows" for name, count in rows.items())
+        raise ValueError(f"{listed}; valid: equal numbers")
+
+
 def count_pieces(text: Any) -> np.ndarray:
     """Count the pieces of the rows of an indexed dataset, without ``</s>``. (N,) int64."""
     return np.asarray(text.sizes, dtype=np.int64) - 1
@@ -116,9 +123,7 @@ class NLUDataset(EpochDataset):
     """
 
     def __init__(self, texts: Sequence[Any], options: InputOptions):
-        rows = [len(text) for text in texts]
-        if len(set(rows)) != 1:
-            raise ValueError(f"input0 and input1 need equal numbers of rows; got {rows}")
+        check_rows({f"input{number}": len(text) for number, text in enumerate(texts)})
         self.texts, self.options, self.seed, self.epoch = list(texts), options, options.seed, 1
         limit, symbols = options.max_positions, options.input_format.added(len(texts))
         cut_lengths([1] * len(texts), limit - symbols)  # raises the error of no room

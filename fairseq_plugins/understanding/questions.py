@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .groups import RowGroups
-from .inputs import InputOptions, count_pieces
+from .inputs import InputOptions, check_rows, count_pieces
 
 NO_ANSWER = 0
 """Target of a window without the whole answer: its first token, as in BERT's SQuAD."""
@@ -220,16 +220,10 @@ class QuestionDataset(RowGroups):
     def _check(self, question_pieces: np.ndarray, passage_pieces: np.ndarray) -> None:
         """Compare the files of the subset."""
         files = self.questions
-        if not len(question_pieces) == len(files.entries) == len(files.gold):
-            raise ValueError(
-                f"qa has {len(files.entries)} questions, input0 {len(question_pieces)} rows; "
-                "valid: as many"
-            )
-        if not len(passage_pieces) == len(files.passages) == len(files.offsets):
-            raise ValueError(
-                f"passages has {len(files.passages)} texts, offsets {len(files.offsets)} rows, "
-                f"input1 {len(passage_pieces)}; valid: as many"
-            )
+        assert len(files.entries) == len(files.gold)
+        check_rows({"qa": len(files.entries), "input0": len(question_pieces)})
+        check_rows({"passages": len(files.passages), "input1": len(passage_pieces)})
+        check_rows({"offsets": len(files.offsets), "input1": len(passage_pieces)})
         numbers = np.asarray(files.offsets.sizes)
         wrong = np.flatnonzero(numbers != 2 * passage_pieces)
         if len(wrong):

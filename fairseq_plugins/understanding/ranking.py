@@ -17,7 +17,7 @@ from torch import Tensor
 from ..common.options import check_range, option
 from ..common.summed_criterion import SummedCriterion, log_loss, total
 from .groups import GroupTask, RowGroups
-from .inputs import InputOptions
+from .inputs import InputOptions, check_rows
 from .predictions import Row
 from .sentences import LabelledDataset, read_classes
 from .task import NLUConfig
@@ -40,10 +40,7 @@ class QueryDataset(RowGroups, LabelledDataset):
         queries: Sequence[str],
     ):
         super().__init__(texts, options, labels)
-        if len(queries) != len(self.sizes):
-            raise ValueError(
-                f"group has {len(queries)} lines, input0 {len(self.sizes)} rows; valid: as many"
-            )
+        check_rows({"group": len(queries), "input0": len(self.sizes)})
         self.starts = _query_starts(queries)
         self.ends: List[int] = [*self.starts[1:], len(queries)]
         counts = np.subtract(self.ends, self.starts)

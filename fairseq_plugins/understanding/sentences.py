@@ -12,7 +12,7 @@ from fairseq.tasks import register_task
 from omegaconf import II
 
 from ..common.options import option
-from .inputs import InputOptions, NLUDataset
+from .inputs import InputOptions, NLUDataset, check_rows
 from .predictions import Row
 from .task import NLUConfig, NLUTask, label_names
 
@@ -37,8 +37,7 @@ class LabelledDataset(NLUDataset):
         decoder_inputs: bool = False,
     ):
         super().__init__(texts, options)
-        if len(labels) != len(self):
-            raise ValueError(f"label has {len(labels)} rows, input0 {len(self)}; valid: as many")
+        check_rows({"label": len(labels), "input0": len(self)})
         self.labels, self.decoder_inputs = labels, decoder_inputs
 
     def __getitem__(self, index: int) -> Dict[str, Any]:

@@ -19,7 +19,7 @@ from ..common.options import option
 from ..common.summed_criterion import SummedCriterion, log_loss, total
 from ..ops.masks import Places
 from .entities import sequence_starts, span_counts, tag_scheme, tags_of_spans
-from .inputs import InputOptions, NLUDataset, count_pieces
+from .inputs import InputOptions, NLUDataset, check_rows, count_pieces
 from .predictions import Row
 from .task import NLUConfig, NLUTask
 
@@ -47,10 +47,7 @@ def read_tags(labels: Any, pieces: np.ndarray, dictionary: Dictionary, subset: s
         dictionary: dictionary of the labels.
         subset: name, for messages.
     """
-    if len(labels) != len(pieces):
-        raise ValueError(
-            f"subset {subset}: label has {len(labels)} rows, input0 {len(pieces)}; valid: as many"
-        )
+    check_rows({f"label/{subset}": len(labels), f"input0/{subset}": len(pieces)})
     places: List[np.ndarray] = [np.zeros(0, dtype=np.int32)]
     symbols: List[np.ndarray] = [np.zeros(0, dtype=np.int64)]
     for index in range(len(labels)):
@@ -162,7 +159,13 @@ class TokenClassificationTask(NLUTask):
         labels = self.read("label", name, self.label_dictionary)
         tags = read_tags(labels, count_pieces(text), self.label_dictionary, name)
         dataset = TaggingDataset(text, self.input_options(name), tags)
-        self._check_unseen(name, dataset)
+        if dataset.unseen:
+            count = f"{dataset.unseen} of {dataset.words} words"
+            self.refuse_in_training(
+                f"subset {name}: {count} have a tag that label/dict.txt lacks",
+                valid=f"in --train-subset {', '.join(self.labels)}",
+                consequence="they have no loss, and count as wrong in accuracy and F1",
+            )
         note = ""
         if dataset.cut_words:
             note = f"; {dataset.cut_words} more are cut off with their pieces"
@@ -172,16 +175,6 @@ class TokenClassificationTask(NLUTask):
         share = 100 * counts[best] / max(len(tags.classes), 1)
         logger.info(f"{name}: most frequent tag {self.labels[best]}, {share:.1f} % of all words")
         return dataset
-
-    def _check_unseen(self, name: str, dataset: TaggingDataset) -> None:
-        """Refuse unseen tags in training, warn of them elsewhere."""
-        if not dataset.unseen:
-            return
-        count = f"{dataset.unseen} of {dataset.words} words"
-        fault = f"subset {name}: {count} have a tag that label/dict.txt lacks"
-        if self.for_training:
-            raise ValueError(f"{fault}; valid in --train-subset: {', '.join(self.labels)}")
-        logger.warning(f"{fault}: they have no loss, and count as wrong in accuracy and F1")
 
     def add_head(self, model: Any) -> None:
         """Register a token head with a class per tag."""

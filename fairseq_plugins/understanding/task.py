@@ -178,6 +178,12 @@ class NLUTask(OwnRun):
         """Load one subset, as ``test.de``; the dataset counts ``cut_rows`` and ``cut_tokens``."""
         raise NotImplementedError
 
+    def refuse_in_training(self, fault: str, valid: str, consequence: str) -> None:
+        """Raise ValueError for faulty training data; warn of the consequence elsewhere."""
+        if self.for_training:
+            raise ValueError(f"{fault}; valid: {valid}")
+        logger.warning(f"{fault}; {consequence}")
+
     def read(self, folder: str, name: str, dictionary: Optional[Dictionary]) -> Any:
         """Read ``DATA/FOLDER/NAME`` of fairseq-preprocess; plain numbers without a dictionary."""
         prefix = os.path.join(self.cfg.data, folder, name)

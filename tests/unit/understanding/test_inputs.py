@@ -54,8 +54,8 @@ def test_sides_and_labels_that_do_not_fit_are_refused():
     dataset(FIRST, SECOND, max_positions=6)
     for sides, more, message in (
         ((FIRST, SECOND), {"max_positions": 5}, "--max-positions leaves room for 1 pieces of 2 texts"),
-        ((FIRST, SECOND[:3]), {}, r"input0 and input1 need equal numbers of rows; got \[4, 3\]"),
-        ((FIRST, SECOND), {"labels": np.array([0, 1])}, "label has 2 rows, input0 4"),
+        ((FIRST, SECOND[:3]), {}, "input0 has 4 rows, input1 has 3 rows; valid: equal numbers"),
+        ((FIRST, SECOND), {"labels": np.array([0, 1])}, "label has 2 rows, input0 has 4 rows; valid: equal numbers"),
     ):
         with pytest.raises(ValueError, match=message):
             dataset(*sides, **more)

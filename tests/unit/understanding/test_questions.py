@@ -91,8 +91,8 @@ def test_windows_are_the_loops_and_cover_the_passage(folder, kind, stride):
 @pytest.mark.cases(
     "part rows message",
     (None, None, "--max-positions 8 .* --max-question 4 pieces and 4 symbols; valid: at least 9"),
-    ("input0", [[4, 5]] * 3, "qa has 4 questions, input0 3 rows; valid: as many"),
-    ("input1", [[4, 5]] * 3, "passages has 2 texts, offsets 2 rows, input1 3; valid: as many"),
+    ("input0", [[4, 5]] * 3, "qa has 4 rows, input0 has 3 rows; valid: equal numbers"),
+    ("input1", [[4, 5]] * 3, "passages has 2 rows, input1 has 3 rows; valid: equal numbers"),
     ("input1", [[4, 5]] * 2, r"row 1 of offsets has \d+ numbers for 2 pieces of input1; valid: two per piece"),
 )
 def test_files_that_do_not_fit_are_refused(tmp_path, part, rows, message):

@@ -106,7 +106,7 @@ def test_batches_hold_documents_of_like_length():
 def test_queries_must_be_adjacent_and_as_many_as_rows():
     with pytest.raises(ValueError, match="line 5 of group: query b again; valid: its rows are adjacent"):
         dataset(["b", "b", "a", "c", "b"], DOCUMENTS[:5])
-    with pytest.raises(ValueError, match="group has 5 lines, input0 6 rows; valid: as many"):
+    with pytest.raises(ValueError, match="group has 5 rows, input0 has 6 rows; valid: equal numbers"):
         dataset(QUERIES[:5], DOCUMENTS)
 
 
