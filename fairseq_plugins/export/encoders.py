@@ -158,7 +158,8 @@ class EncoderGraph(StatesGraph):
             return states
         if not self.of_sentences:
             return states, self.head(states)
-        return states, self.head(pool(states, tokens.eq(self.words.pad), self.pooling))
+        pooled = pool(states, tokens.eq(self.words.pad), self.pooling)
+        return states, self.head(pooled.unsqueeze(1))  # RoBERTa's head reads the first token
 
 
 # ---- What the files tell. ----

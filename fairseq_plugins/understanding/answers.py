@@ -14,13 +14,12 @@ import torch.nn.functional as F
 from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.constants import ChoiceEnum
-from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from torch import Tensor
 
 from ..common.options import check_range, option
 from ..common.summed_criterion import SummedCriterion, log_loss, total
-from .groups import GroupTask
+from .groups import GroupTask, log_mean
 from .inputs import check_rows
 from .languages import language_of
 from .predictions import Row
@@ -198,11 +197,9 @@ class SpanQACriterion(SummedCriterion):
     def log_sums(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Log the loss in bits per window; f1 and em in percent of the questions, if computed."""
         log_loss(logging_outputs)
-        questions = total(logging_outputs, "questions")
-        if questions:
-            for name in ("f1", "em"):
-                mean = total(logging_outputs, name) / questions
-                metrics.log_scalar(name, 100 * mean, questions, round=2)
+        if total(logging_outputs, "questions"):
+            log_mean(logging_outputs, "f1", "f1", "questions")
+            log_mean(logging_outputs, "em", "em", "questions")
 
 
 # ---- Spans. ----

@@ -1,9 +1,8 @@
-"""The encoder of a pretrained model, what stands for a sentence, and the heads on top."""
+"""The encoder of a pretrained model, the vector of a sentence, and the head on tokens."""
 
 from typing import Any, List, Optional
 
 import torch
-from fairseq.models.roberta.model import RobertaClassificationHead
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
@@ -91,18 +90,6 @@ def pool(hidden: Tensor, padding_mask: Tensor, pooling: str) -> Tensor:
     wide = torch.promote_types(hidden.dtype, torch.float32)
     total = hidden.masked_fill(padding_mask.unsqueeze(-1), 0).sum(1, dtype=wide)  # B C
     return (total / lengths.unsqueeze(-1)).to(hidden.dtype)
-
-
-class SentenceHead(RobertaClassificationHead):
-    """RoBERTa's head in fairseq on a vector: dropout, dense, tanh, dropout, projection."""
-
-    def __init__(self, width: int, inner: int, num_classes: int, dropout: float) -> None:
-        super().__init__(width, inner, num_classes, "tanh", dropout)
-
-    def forward(self, pooled: Tensor, **unused: Any) -> Tensor:
-        """Compute logits. (B, C) -> (B, classes)."""
-        logits: Tensor = super().forward(pooled.unsqueeze(1))
-        return logits
 
 
 class TokenHead(nn.Module):

@@ -8,7 +8,9 @@ from typing import Any, Dict, List
 
 import numpy as np
 import torch
+from fairseq.logging import metrics
 
+from ..common.summed_criterion import total
 from .inputs import NLUDataset
 from .languages import LanguageMixture
 from .task import NLUTask
@@ -79,6 +81,13 @@ class GroupTask(NLUTask):
                 f"and --max-tokens take {max_positions}; valid: at most that"
             )
         return indices
+
+
+def log_mean(logging_outputs: List[Dict[str, Any]], name: str, part: str, unit: str) -> None:
+    """Log ``part`` per ``unit`` in percent, both summed over batches and processes."""
+    size = total(logging_outputs, unit)
+    mean = 100 * total(logging_outputs, part) / max(size, 1)
+    metrics.log_scalar(name, mean, size, round=2)
 
 
 def _groups(dataset: Any) -> List[RowGroups]:

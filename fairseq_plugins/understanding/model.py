@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional, Tuple
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import BaseFairseqModel, register_model
+from fairseq.models.roberta.model import RobertaClassificationHead
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
@@ -16,7 +17,7 @@ from ..common.fit_options import fit_options
 from ..common.options import as_namespace, register_architectures, writable
 from . import pretrained
 from .config import ARCHITECTURES, DEFAULT_POOLING, STOCK_OPTIONS, NLUEncoderOptions, complete
-from .encoder import SentenceHead, TextEncoder, TokenHead, pool
+from .encoder import TextEncoder, TokenHead, pool
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +106,8 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
         if name in self.classification_heads:
             padding_mask = src_tokens.eq(self.encoder.padding_idx)
             pooled = pool(hidden, padding_mask, self.pooling)  # B C
-            return self.classification_heads[name](pooled), {}
+            # RoBERTa's head reads the first token.
+            return self.classification_heads[name](pooled.unsqueeze(1)), {}
         names = ", ".join([*self.classification_heads, *self.token_heads]) or "none"
         raise ValueError(f"there is no head {name!r}; registered: {names}")
 
@@ -114,7 +116,8 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
     ) -> None:
         """Add a sentence head; see :meth:`register_token_head`."""
         width = self.encoder.layout.embed_dim
-        head = SentenceHead(width, inner_dim or width, num_classes, self.args.head_dropout)
+        dropout = self.args.head_dropout
+        head = RobertaClassificationHead(width, inner_dim or width, num_classes, "tanh", dropout)
         self._register(self.classification_heads, self.token_heads, name, head)
 
     def register_token_head(self, name: str, num_classes: int) -> None:

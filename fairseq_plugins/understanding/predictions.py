@@ -1,12 +1,9 @@
 """``--predictions``: a file per subset of what the model predicts, in the order of the data."""
 
-import contextlib
 import json
 import logging
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
-
-from torch import Tensor
+from typing import Any, Dict, List, Sequence, Tuple
 
 from data_prep.files import atomic_path
 
@@ -60,18 +57,3 @@ class PredictionFiles:
             temporary.write_text(text, encoding="utf-8")
         logger.info(f"wrote {path}: {len(rows)} rows")
         self.rows = {}
-
-
-@contextlib.contextmanager
-def recorded_outputs(model: Any) -> Iterator[List[Tensor]]:
-    """Record the first output of every call of a model: criterions do not return their logits."""
-    outputs: List[Tensor] = []
-
-    def record(module: Any, inputs: Any, output: Any) -> None:
-        outputs.append(output[0].detach())
-
-    handle = model.register_forward_hook(record)
-    try:
-        yield outputs
-    finally:
-        handle.remove()

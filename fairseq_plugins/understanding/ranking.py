@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..common.options import check_range, option
 from ..common.summed_criterion import SummedCriterion, log_loss, total
-from .groups import GroupTask, RowGroups
+from .groups import GroupTask, RowGroups, log_mean
 from .inputs import InputOptions, check_rows
 from .predictions import Row
 from .sentences import LabelledDataset, read_classes
@@ -204,18 +204,13 @@ class RelevanceRankingCriterion(SummedCriterion):
     def log_sums(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Log the loss in bits per document, accuracy and nDCG in percent, queries left out."""
         log_loss(logging_outputs)
-        _log_mean(logging_outputs, "accuracy", "ncorrect", "sample_size")
+        log_mean(logging_outputs, "accuracy", "ncorrect", "sample_size")
         for name, queries in (("ndcg", "queries"), ("ndcg_xglue", "xglue_queries")):
             if total(logging_outputs, queries):
-                _log_mean(logging_outputs, name, name, queries)
+                log_mean(logging_outputs, name, name, queries)
         if any("queries" in log for log in logging_outputs):
             left_out = total(logging_outputs, "queries_left_out")
             metrics.log_scalar_sum("queries_left_out", int(left_out))
-
-
-def _log_mean(logs: List[Dict[str, Any]], name: str, part: str, unit: str) -> None:
-    size = total(logs, unit)
-    metrics.log_scalar(name, 100 * total(logs, part) / max(size, 1), size, round=2)
 
 
 def ndcg(scores: Any, grades: Any, k: Optional[int] = None) -> Optional[float]:

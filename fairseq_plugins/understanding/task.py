@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II, MISSING
+from torch import Tensor
 
 from ..checkpoints.starting import compare_start
 from ..common.data_bins import split_names
@@ -17,7 +18,7 @@ from ..common.own_run import OwnRun
 from .inputs import INPUT_FORMATS, InputFormat, InputOptions
 from .languages import LanguageMixture, Languages
 from .predictions import OPTION as PREDICTIONS
-from .predictions import PredictionFiles, Row, recorded_outputs
+from .predictions import PredictionFiles, Row
 
 logger = logging.getLogger(__name__)
 
@@ -276,8 +277,16 @@ class NLUTask(OwnRun):
             return 0.0, 0, {}
         if self.prediction_files is None:
             return super().valid_step(sample, model, criterion)
-        with recorded_outputs(model) as outputs:
+        outputs: List[Tensor] = []
+
+        def record(module: Any, inputs: Any, output: Any) -> None:
+            outputs.append(output[0].detach())
+
+        hook = model.register_forward_hook(record)  # criterions do not return their logits
+        try:
             step = super().valid_step(sample, model, criterion)
+        finally:
+            hook.remove()
         rows = self.predicted(sample, outputs[-1].float(), criterion)
         self.prediction_files.add(sample["id"].tolist(), rows)
         return step
