@@ -20,12 +20,12 @@ import torch
 from fairseq.data import Dictionary, FairseqDataset, data_utils
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
-from fairseq_plugins.tasks.cross_lingual_classification import (
+from fairseq_plugins.understanding.answers import SpanQAConfig, SpanQATask
+from fairseq_plugins.understanding.sentences import (
     CrossLingualClassificationConfig,
     CrossLingualClassificationTask,
 )
-from fairseq_plugins.tasks.span_qa import SpanQAConfig, SpanQATask
-from fairseq_plugins.tasks.token_classification import (
+from fairseq_plugins.understanding.tags import (
     TokenClassificationConfig,
     TokenClassificationTask,
 )

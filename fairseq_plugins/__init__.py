@@ -44,12 +44,8 @@ def register() -> None:
     from .veco import translation as veco_translation
 
     # Understanding: MT as continued pre-training, and the classification of VECO and CSR
-    from .models import nlu
-    from .criterions import relevance_ranking as relevance_ranking_criterion
-    from .criterions import span_qa as span_qa_criterion
-    from .criterions import token_classification as token_classification_criterion
-    from .tasks import cross_lingual_classification, relevance_ranking, span_qa
-    from .tasks import token_classification
+    from .understanding import model as understanding_model
+    from .understanding import answers, ranking, sentences, tags
 
     # The masked LM below every paper, the baselines, and what stands beside them
     from .masked_lm import tasks as masked_lm_tasks

@@ -67,6 +67,17 @@ def tagged_sentences(count, seed, shift=0):
     return sentences
 
 
+class Rows(list):
+    """Rows of numbers as fairseq's indexed datasets return them."""
+
+    @property
+    def sizes(self):
+        return np.array([len(row) for row in self], dtype=np.int32)
+
+    def __getitem__(self, index):
+        return torch.tensor(super().__getitem__(index))
+
+
 # ---- Tiny raw sets for data_prep.nlu, a sentencepiece model of their pieces, and data-bins read back with stock fairseq. ----
 
 TEXT = [

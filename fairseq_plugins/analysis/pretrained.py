@@ -17,8 +17,8 @@ from ..checkpoints.fitting import MARKERS
 from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.vocabulary import STYLES, check_entries, read_dictionary
 from ..common.options import check_sizes
-from ..data.nlu_inputs import INPUT_FORMATS
-from ..modules.text_encoder import TextEncoder
+from ..understanding.encoder import TextEncoder
+from ..understanding.inputs import INPUT_FORMATS
 from .report import named_paths
 from .text import TextInputs, load_segmenter
 from .vectors import LayerVectors, sentence_vectors

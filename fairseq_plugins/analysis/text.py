@@ -9,7 +9,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from ..data.nlu_inputs import InputFormat
+from ..understanding.inputs import InputFormat
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class TextInputs:
     Args:
         dictionary: of the pieces; the symbols of ``languages`` are added to it, in their order, where it lacks them.
         segmenter: sentencepiece model; None where lines are pieces already, separated by spaces.
-        input_format: one of ``data.nlu_inputs.INPUT_FORMATS``.
+        input_format: one of ``understanding.inputs.INPUT_FORMATS``.
         max_positions: tokens of an input, at most; longer ones are cut, which is logged.
         vocab_size: rows of the encoder's embedding.
         languages: of the model, in their order, as ``de_DE``.

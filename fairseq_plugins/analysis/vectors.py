@@ -62,7 +62,7 @@ def sentence_vectors(
 
     Args:
         encoder: tokens (B, S) -> list of L + 1 tensors (B, S, C), with ``layout.padding_idx``, as
-            ``modules.text_encoder.TextEncoder``; in evaluation mode, on the device that is to compute.
+            ``understanding.encoder.TextEncoder``; in evaluation mode, on the device that is to compute.
         rows: (S,) int64 each; batches hold sentences of similar lengths, the vectors come in the order of ``rows``.
         path: ``.npy`` file that the vectors are written to, float32; it appears when all of them are there.
         layers: which to keep; all when None.

@@ -8,7 +8,7 @@ from .command import check_exists, check_named
 NO_SEGMENTER = "none"
 """``--sentencepiece none``: the text is in pieces already."""
 INPUT_FORMATS = ("xlmr", "bert", "mbart", "mbart50")
-"""Names of ``data.nlu_inputs.INPUT_FORMATS``, whose import would import torch."""
+"""Names of ``understanding.inputs.INPUT_FORMATS``, whose import would import torch."""
 POSITIONALS = {
     "model": "MODEL",
     "models": "MODEL",

@@ -14,14 +14,12 @@ from ..checkpoints.layouts import LAYOUT_ENTRY
 from ..checkpoints.opening import find_settings
 from ..checkpoints.tokenizers import sentencepiece_in
 from ..checkpoints.vocabulary import SPECIAL, task_options
-from ..models.nlu import load_text_encoder
-from ..models.nlu.config import POOLING_OF
-from ..models.nlu.heads import pool
-from ..modules.text_encoder import TextEncoder
-from ..tasks.nlu import NLUTask
-from ..tasks.relevance_ranking import RelevanceRankingTask
-from ..tasks.span_qa import SpanQATask
-from ..tasks.token_classification import TokenClassificationTask
+from ..understanding.answers import SpanQATask
+from ..understanding.config import DEFAULT_POOLING
+from ..understanding.encoder import TextEncoder, load_text_encoder, pool
+from ..understanding.ranking import RelevanceRankingTask
+from ..understanding.tags import TokenClassificationTask
+from ..understanding.task import NLUTask
 from . import text
 from .folder import Content
 from .graphs import Graph
@@ -160,7 +158,8 @@ class EncoderGraph(StatesGraph):
             return states
         if not self.of_sentences:
             return states, self.head(states)
-        return states, self.head(pool(states, tokens.eq(self.words.pad), self.pooling))
+        pooled = pool(states, tokens.eq(self.words.pad), self.pooling)
+        return states, self.head(pooled.unsqueeze(1))  # RoBERTa's head reads the first token
 
 
 # ---- What the files tell. ----
@@ -186,7 +185,7 @@ def _pretrained(path: Path, state: Dict[str, Any], data: Optional[str], heads: O
         )
     encoder = load_text_encoder(path, heads)
     family = layout.family
-    return Understanding(encoder, entries, POOLING_OF[family], FORMATS[family], layout.max_positions, _pieces(places))
+    return Understanding(encoder, entries, DEFAULT_POOLING[family], FORMATS[family], layout.max_positions, _pieces(places))
 
 
 def _of_task(path: Path, state: Dict[str, Any], data: Optional[str]) -> Understanding:

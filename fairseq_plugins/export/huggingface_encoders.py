@@ -25,7 +25,7 @@ from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.renaming import NameTable, rename_tensors, stack_buffers, stack_renames
 from ..checkpoints.vocabulary import SPECIAL, as_dict, task_options
 from ..checkpoints.writing import exported_name
-from ..models.nlu.config import POOLING_OF
+from ..understanding.config import DEFAULT_POOLING
 from .huggingface_layout import BERT_PAIR, PAIR, Exported
 
 logger = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ def _purpose(content: Checkpoint, layout: EncoderLayout) -> Tuple[str, Mapping[s
         purpose = "QuestionAnswering" if task_options(content.entries).get("_name") == _SPANS else "TokenClassification"
         return purpose, _PLACES["", purpose]
     options, reason = content.options, ""
-    pooling = str(options.get("sentence_pooling") or POOLING_OF[layout.family])
+    pooling = str(options.get("sentence_pooling") or DEFAULT_POOLING[layout.family])
     if content.tensors[f"{head}.dense.weight"].shape != (layout.embed_dim, layout.embed_dim):
         reason = "another width than the encoder's"
     elif options.get(LAYOUT_ENTRY) is not None and pooling != "first":

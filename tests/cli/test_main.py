@@ -10,9 +10,9 @@ import pytest
 from fairseq_plugins.__main__ import VERBS
 from fairseq_plugins.analysis.retrieval import BOTH, FORWARD
 from fairseq_plugins.commands import analysis, analysis_options
-from fairseq_plugins.data.nlu_inputs import INPUT_FORMATS
 from fairseq_plugins.ops.neighbours import SCORES
 from fairseq_plugins.scoring.words import KINDS
+from fairseq_plugins.understanding.inputs import INPUT_FORMATS
 
 HEAVY = ("torch", "fairseq", "numpy", "fairseq_plugins.compat", "fairseq_plugins.checkpoints")
 PROBE = """

@@ -25,7 +25,7 @@ def slow_scores(model, task, subset, longest):
         rows = []
         for row in dataset[index]["rows"]:
             logits, _ = model(row["tokens"][None], features_only=True, classification_head_name="span_head")
-            rows.append((logits[0].tolist(), *row["passage"]))
+            rows.append((logits[0].tolist(), *row["window"]))
         _, first, last = best_answer(rows, longest)
         words = dataset.questions.passages[entry.passage].split()
         gold = [answer.text for answer in entry.answers]

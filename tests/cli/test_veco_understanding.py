@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_plugins.models.nlu import load_text_encoder
+from fairseq_plugins.understanding.encoder import load_text_encoder
 from tests import nlu_bins, nlu_builders, veco_builders
 from tests.nlu_bins import random_ranking, write_ranking
 

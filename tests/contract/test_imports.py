@@ -20,13 +20,14 @@ ARROWS = {
     "deltalm": GROUND,
     "csr": GROUND,
     "veco": GROUND | {"compat"},
+    "understanding": GROUND,
     "modules": frozenset({"ops", "common", "masked_lm"}),
     "data": frozenset({"ops", "common"}),
     "criterions": frozenset({"ops", "common", "scoring"}),
     "models": GROUND | {"modules"},
-    "analysis": GROUND | {"veco", "models", "modules", "data", "scoring"},
+    "analysis": GROUND | {"veco", "understanding", "models", "modules", "data", "scoring"},
     "tasks": GROUND | {"data", "models", "modules", "compat"},
-    "export": GROUND | {"sga", "deltalm", "veco", "models", "modules", "data", "tasks", "compat"},
+    "export": GROUND | {"sga", "deltalm", "veco", "understanding", "models", "modules", "data", "tasks", "compat"},
 }
 # The command line imports whatever a verb needs, where the verb is called.
 ARROWS["commands"] = frozenset(ARROWS)

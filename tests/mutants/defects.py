@@ -67,7 +67,7 @@ DEFECTS = [
     # Masks, positions, prompts.
     Defect("True means a token", "ops.masks:lengths_to_padding_mask", lambda f: lambda *args, **kw: ~f(*args, **kw)),
     Defect("padding is attended", "ops.masks:additive_key_mask", lambda f: lambda mask, dtype: f(mask & False, dtype)),
-    Defect("answers outside the passage", "ops.answer_spans:outside_passage", lambda f: lambda *args: ~f(*args)),
+    Defect("answers outside the passage", "understanding.answers:outside_passage", lambda f: lambda *args: ~f(*args)),
     Defect(
         "positions begin one later",
         "masked_lm.model:PrefixEncoder.token_positions",

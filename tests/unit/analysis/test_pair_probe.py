@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from fairseq_plugins.analysis import pair_probe as room
-from fairseq_plugins.models.nlu import load_text_encoder
+from fairseq_plugins.understanding.encoder import load_text_encoder
 from tests import nlu_builders
 from tests.unit.analysis.commands import refused, run
 

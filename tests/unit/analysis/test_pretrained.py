@@ -9,7 +9,7 @@ import torch
 
 from fairseq_plugins.analysis.pretrained import Pretrained, named_files, pick_device, read_codes, row_parallel
 from fairseq_plugins.commands.analysis_options import add_model_options, add_text_options
-from fairseq_plugins.models.nlu import load_text_encoder
+from fairseq_plugins.understanding.encoder import load_text_encoder
 from tests import nlu_builders
 
 LINES = ["p1 p2 p3", "p7"]

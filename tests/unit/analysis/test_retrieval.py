@@ -12,8 +12,8 @@ from fairseq_plugins.analysis import retrieval as room
 from fairseq_plugins.analysis import retrieval_comparison as comparison
 from fairseq_plugins.analysis.bucc import Mined, best_threshold, mine, quality, read_gold, read_sentences
 from fairseq_plugins.analysis.retrieval import Found, best_layer
-from fairseq_plugins.models.nlu import load_text_encoder
 from fairseq_plugins.ops.neighbours import best_matches
+from fairseq_plugins.understanding.encoder import load_text_encoder
 from tests import nlu_builders
 from tests.unit.analysis import commands
 from tests.unit.analysis.commands import refused

@@ -11,7 +11,7 @@ from fairseq_plugins.analysis import vectors
 from fairseq_plugins.analysis.text import TextInputs, load_segmenter, read_lines
 from fairseq_plugins.analysis.vectors import mean_over, read_vectors, sentence_vectors
 from fairseq_plugins.checkpoints.layouts import family_layout
-from fairseq_plugins.modules.text_encoder import TextEncoder
+from fairseq_plugins.understanding.encoder import TextEncoder
 from tests.builders import randomise
 
 PIECES = 12

@@ -5,7 +5,7 @@ import torch
 
 from fairseq_plugins.checkpoints.fitting import fit_positions, fit_rows
 from fairseq_plugins.common.fit_options import FIT_OPTIONS
-from fairseq_plugins.models.nlu.nlu_pretrained import with_mask_row
+from fairseq_plugins.understanding.pretrained import with_mask_row
 
 FILE = torch.arange(12.0).reshape(4, 3)
 

@@ -8,7 +8,7 @@ from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
 from fairseq_plugins.checkpoints.veco import read_veco_folder
 from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
-from fairseq_plugins.models.nlu import load_text_encoder
+from fairseq_plugins.understanding.encoder import load_text_encoder
 from tests import nlu_builders, veco_builders
 from tests.nlu_builders import HEADS, LAYERS, PAD, PIECES, WIDTH
 from tests.unit.checkpoints import builders as masked_lms

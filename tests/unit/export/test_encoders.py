@@ -15,14 +15,13 @@ from torch.testing import assert_close
 from data_prep.nlu_pieces import SentencePieces
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
-from fairseq_plugins.data.question_dataset import QuestionDataset, QuestionSet
-from fairseq_plugins.data.question_files import QuestionEntry
 from fairseq_plugins.export import folder as folders
-from fairseq_plugins.models.nlu import load_text_encoder
-from fairseq_plugins.ops.answer_spans import best_rows, best_spans, outside_passage
+from fairseq_plugins.understanding.answers import best_rows, best_spans, outside_passage
+from fairseq_plugins.understanding.encoder import load_text_encoder
+from fairseq_plugins.understanding.questions import QuestionDataset, QuestionEntry, QuestionSet
 from fairseq_plugins_runtime import ModelError, load, sessions
 from fairseq_plugins_runtime.folder import Folder
-from tests import nlu_builders, veco_builders
+from tests import nlu_bins, nlu_builders, veco_builders
 
 LABELS = {"classification": ["no", "maybe", "yes"], "ranking": ["0", "1", "2", "3"], "tokens": ["O", "B-PER", "I-PER"]}
 TASKS = {
@@ -172,7 +171,7 @@ def test_a_word_has_the_class_of_its_first_piece(tmp_path, ready):
         made = trained.task.input_format.assemble([torch.cat([*words, torch.zeros(0)]).long()], LONGEST)
         best = trained.logits(made.tokens, "head").argmax(-1)
         places = np.cumsum([0, *map(len, words)])[:-1]
-        expected = [LABELS["tokens"][best[1 + at]] if at < made.kept[0] else "" for at in places]
+        expected = [LABELS["tokens"][best[1 + at]] if at < made.lengths[0] else "" for at in places]
         assert tags == expected
         seen.update(tags)
     assert len(seen) > 2 and "" in found[-1]
@@ -185,16 +184,13 @@ def test_answers_are_the_best_spans_of_all_windows(tmp_path, ready):
     places = [trained.segmenter.spans(passage) for _, passage in asked]
     rows = [[trained.ids(question).tolist() + [2] for question, _ in asked]]
     rows.append([[trained.task.dictionary.index(piece) for piece in pieces] + [2] for pieces, _ in places])
-    offsets = Rows([[end for span in spans for end in span] for _, spans in places])
+    offsets = nlu_bins.Rows([[end for span in spans for end in span] for _, spans in places])
     entries = [QuestionEntry(str(number), number, ()) for number in range(len(asked))]
     gold = np.full((len(asked), 2), -1)
     given = QuestionSet(entries, [passage for _, passage in asked], offsets, gold, None)
-    settings = trained.task.layout("test")
-    cfg = trained.task.cfg
-    parts = [Rows(one) for one in rows]
-    dataset = QuestionDataset(
-        parts, [one.sizes for one in parts], given, cfg.max_question, cfg.window_stride, **settings
-    )
+    options, cfg = trained.task.input_options("test"), trained.task.cfg
+    parts = [nlu_bins.Rows(one) for one in rows]
+    dataset = QuestionDataset(parts, options, given, cfg.max_question, cfg.window_stride)
     assert dataset.windows.max() > 2
     batch = dataset.collater([dataset[number] for number in range(len(dataset))])
     with torch.no_grad():
@@ -209,17 +205,6 @@ def test_answers_are_the_best_spans_of_all_windows(tmp_path, ready):
         assert found[number].text == expected
         assert found[number].score == pytest.approx(float(scores[place]), abs=1e-4)
     assert len({answer.text for answer in found}) > 5
-
-
-class Rows(list):
-    """Rows of numbers as fairseq's datasets give them."""
-
-    @property
-    def sizes(self):
-        return np.array([len(row) for row in self])
-
-    def __getitem__(self, index):
-        return torch.tensor(super().__getitem__(index))
 
 
 # ---- Encoders alone. ----

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints.layouts import family_layout
-from fairseq_plugins.modules.text_encoder import TextEncoder
+from fairseq_plugins.understanding.encoder import TextEncoder
 from fairseq_plugins.veco.criterion import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from tests import builders, veco_builders
 from tests.veco_builders import LAYERS
