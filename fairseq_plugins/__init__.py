@@ -50,10 +50,10 @@ def register() -> None:
     from .tasks import cross_lingual_classification, relevance_ranking, span_qa
     from .tasks import token_classification
 
-    # The masked LM below every paper, the baselines, and what stands beside them
+    # The masked LM below every paper, the baselines, and the modules beside them
     from .masked_lm import tasks as masked_lm_tasks
     from .masked_lm import training as masked_lm_training
-    from .models import baselines
+    from .baselines import adapters, from_masked_lm, gpt_msp, nat_ctc
     from .criterions import label_smoothed_linear_cross_entropy
     from .scoring import scorers
     # isort: on

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from fairseq.models.bart import BARTModel
 from fairseq.models.bart.model import mbart_base_architecture
 
-from fairseq_plugins.models.baselines import GPTMSPConfig, GPTMSPModel
+from fairseq_plugins.baselines.gpt_msp import GPTMSPConfig, GPTMSPModel
 from tests import builders
 
 LAYERS, WIDTH, INNER, HEADS, POSITIONS = 3, 16, 24, 2, 20

@@ -21,7 +21,7 @@ from fairseq.search import BeamSearch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
-from ..models.baselines.transformer_from_xlmr import XLMREncoder
+from ..baselines.from_masked_lm import XLMREncoder
 from ..models.deltalm import InterleavedDecoder
 from ..modules.interleaved_layer import InterleavedDecoderLayer
 from ..translate import Translator

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..masked_lm.model import PrefixSelfAttention
 from ..masked_lm.prompts import Prompts, Updates, merge
-from ..models.baselines.nat_ctc import NATCTCModel
+from ..baselines.nat_ctc import NATCTCModel
 from ..ops.masks import additive_key_mask, lengths_to_padding_mask
 from ..sga.model import SGAModel
 from .stock_graphs import Attention, CrossAttention, EncoderAttention, EncoderGraph, FeedForward, Step, merged

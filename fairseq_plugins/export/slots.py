@@ -5,7 +5,7 @@ from typing import Any, Dict, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from ..models.baselines.nat_ctc import NATCTCModel
+from ..baselines.nat_ctc import NATCTCModel
 from ..sga.model import SGAModel
 from ..translate import Translator
 from . import text

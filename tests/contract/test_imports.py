@@ -17,13 +17,14 @@ ARROWS = {
     "common": frozenset({"ops", "checkpoints", "compat"}),
     "masked_lm": frozenset({"ops", "checkpoints", "common"}),
     "sga": GROUND | {"compat"},
+    "baselines": GROUND | {"modules"},
     "modules": frozenset({"ops", "common", "masked_lm"}),
     "data": frozenset({"ops", "common"}),
     "criterions": frozenset({"ops", "common", "scoring"}),
     "models": GROUND | {"modules"},
-    "analysis": GROUND | {"models", "modules", "data", "scoring"},
+    "analysis": GROUND | {"modules", "data", "scoring"},
     "tasks": GROUND | {"data", "models", "modules", "compat"},
-    "export": GROUND | {"sga", "models", "modules", "data", "tasks", "compat"},
+    "export": GROUND | {"sga", "baselines", "models", "modules", "data", "tasks", "compat"},
 }
 # The command line imports whatever a verb needs, where the verb is called.
 ARROWS["commands"] = frozenset(ARROWS)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_plugins.models.baselines import NATCTCConfig, NATCTCModel
+from fairseq_plugins.baselines.nat_ctc import NATCTCConfig, NATCTCModel
 from fairseq_plugins.sga.extensions.glancing import GlancingCriterion, GlancingSchedule
 from fairseq_plugins.sga.extensions.graph import SGADAGCriterion
 from fairseq_plugins.sga.mask_predict import SGAMaskPredictCriterion

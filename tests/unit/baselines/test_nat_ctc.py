@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_plugins.models.baselines import NATCTCConfig, NATCTCModel
+from fairseq_plugins.baselines.nat_ctc import NATCTCConfig, NATCTCModel
 from fairseq_plugins.sga.config import SGACTCConfig
 from fairseq_plugins.sga.criterion import SGACTCCriterion
 from tests import builders

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.sequence_generator import SequenceGenerator
 
-from fairseq_plugins.models.baselines import GPTMSPConfig, GPTMSPModel
-from fairseq_plugins.models.baselines.gpt_msp import ARCHITECTURES
+from fairseq_plugins.baselines.gpt_msp import ARCHITECTURES, GPTMSPConfig, GPTMSPModel
 from tests import builders, gpt_builders
 
 STAGES = ("encoder.encoding", "encoder.re_encoding", "decoder.decoding")

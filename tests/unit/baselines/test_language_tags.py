@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fairseq_plugins.modules.adapters import LanguageAdapters, RowLanguages
-from fairseq_plugins.modules.language_tags import NONE, LanguageTags
+from fairseq_plugins.baselines.adapter_layers import LanguageAdapters, RowLanguages
+from fairseq_plugins.baselines.language_tags import NONE, LanguageTags
 
 TOKENS = {"de": 8, "en": 9, "fr": 7}
 

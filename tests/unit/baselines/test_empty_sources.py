@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_plugins.modules.empty_sources import refuse_empty_sources
+from fairseq_plugins.baselines.empty_sources import refuse_empty_sources
 
 PAD, EOS = 1, 2
 

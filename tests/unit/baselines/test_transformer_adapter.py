@@ -8,7 +8,7 @@ from fairseq import models
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.sequence_generator import SequenceGenerator
 
-from fairseq_plugins.modules.adapters import Adapter
+from fairseq_plugins.baselines.adapter_layers import Adapter
 from tests import adapter_builders as small
 from tests import builders
 
