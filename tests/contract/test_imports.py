@@ -13,7 +13,7 @@ ARROWS = {
     "ops": frozenset(),
     "checkpoints": frozenset(),
     "compat": frozenset({"checkpoints"}),  # one safe reading of files
-    "scoring": frozenset({"ops"}),
+    "scoring": frozenset({"ops", "common"}),
     "common": frozenset({"ops", "checkpoints", "compat"}),
     "masked_lm": frozenset({"ops", "checkpoints", "common"}),
     "sga": GROUND | {"compat"},
