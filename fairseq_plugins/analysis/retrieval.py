@@ -117,7 +117,8 @@ def tatoeba(search: Searcher, pairs: Sequence[Sequence[str]], title: str) -> Lis
     results = []
     for name, *paths in pairs:
         texts = [read_lines(path, search.args.limit) for path in paths]
-        row_parallel(dict(zip(languages_of(name), texts)), f"--{title} {name}")
+        first, second = languages_of(name)
+        row_parallel({first: texts[0], second: texts[1]}, f"--{title} {name}")
         truth = torch.arange(len(texts[0]))  # sentence i belongs to sentence i
         for layer, matches in search.matches(name, texts, title):
             hits = [matches.forward.eq(truth)]

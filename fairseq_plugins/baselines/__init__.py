@@ -7,4 +7,6 @@ They stand in Table 1 of SGA (Wu et al. 2023, sections 5.2 and 5.3)::
                        layers, language_tags.py finds the language of each sentence
     gpt_msp.py         mGPT + MSP (Tan et al. 2022), over the frozen model of prefix_decoder.py
     from_masked_lm.py  XLM-R with AT initialization
+
+examples/studies compare them with SGA, and tests/learning on tasks that take minutes.
 """

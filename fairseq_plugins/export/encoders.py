@@ -74,7 +74,12 @@ class Understanding(NamedTuple):
 
     def description(self) -> Dict[str, Any]:
         """Make the entries of ``model.json``."""
-        symbols = dict(zip(("bos", "pad", "eos", "unk"), range(len(SPECIAL))))
+        symbols = {
+            "bos": SPECIAL.index("<s>"),
+            "pad": SPECIAL.index("<pad>"),
+            "eos": SPECIAL.index("</s>"),
+            "unk": SPECIAL.index("<unk>"),
+        }
         section: Dict[str, Any] = {
             "head": self.head,
             "labels": list(self.labels),
