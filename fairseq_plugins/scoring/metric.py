@@ -6,6 +6,9 @@ from sacrebleu.metrics.base import Metric, Score, Signature
 
 from .words import words
 
+Lines = Sequence[str]
+References = Optional[Sequence[Lines]]
+
 
 class WordScore(Score):
     """Score, precision and recall in percent; ``details`` follow them in the output."""
@@ -63,7 +66,7 @@ class WordMetric(Metric):
     def _preprocess_segment(self, sent: str) -> str:
         return " ".join(words(sent, self.tokens, self.lower))
 
-    def _extract_reference_info(self, refs: Sequence[str]) -> Dict[str, Any]:
+    def _extract_reference_info(self, refs: Lines) -> Dict[str, Any]:
         return {"references": [line.split() for line in refs]}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: Dict) -> List[Any]:
@@ -72,16 +75,12 @@ class WordMetric(Metric):
         statistics = [self.segment_statistics(tokens, ref) for ref in ref_kwargs["references"]]
         return max(statistics, key=lambda stats: self._compute_score_from_stats(stats).score)
 
-    def _check_corpus_score_args(
-        self, hyps: Sequence[str], refs: Optional[Sequence[Sequence[str]]]
-    ) -> None:
+    def _check_corpus_score_args(self, hyps: Lines, refs: References) -> None:
         if not hyps:
             raise ValueError(f"{type(self).__name__}: no sentence to score; valid: at least one")
         super()._check_corpus_score_args(hyps, refs)
 
-    def _extract_corpus_statistics(
-        self, hypotheses: Sequence[str], references: Optional[Sequence[Sequence[str]]]
-    ) -> List[List[Any]]:
+    def _extract_corpus_statistics(self, hypotheses: Lines, references: References) -> List[Any]:
         for number, lines in enumerate(references or (), start=1):
             if len(lines) != len(hypotheses):  # sacreBLEU drops the longer side's rest silently
                 raise ValueError(
