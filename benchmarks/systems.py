@@ -8,13 +8,12 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor, nn
 
+from fairseq_plugins.baselines.gpt_msp import GPTMSPModel, Reader, Writer
+from fairseq_plugins.baselines.prefix_decoder import PrefixDecoder
 from fairseq_plugins.checkpoints.layouts import CausalLMLayout
 from fairseq_plugins.common.frozen import Frozen
 from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 from fairseq_plugins.masked_lm.prompts import Prompts
-from fairseq_plugins.models.baselines import GPTMSPModel
-from fairseq_plugins.models.baselines.gpt_msp import PromptedDecoder, TwoReadings
-from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
 from fairseq_plugins.sga.model import SGAModel
 from fairseq_plugins.sga.variants import MODELS, JoinedModelConfig
 
@@ -139,9 +138,9 @@ def build_prompted_lm(sizes: Sizes, symbols: Dictionary, device: torch.device) -
     frozen = Frozen(lm, *UNTRAINED)
     shape = (sizes.layers, sizes.prompts, sizes.width, sizes.heads)
     stages = [Prompts(*shape, scaled=True) for _ in range(3)]
-    encoder = TwoReadings(frozen, symbols, *stages[:2])
+    encoder = Reader(frozen, symbols, *stages[:2])
     return prepare_for_inference(
-        GPTMSPModel(encoder, PromptedDecoder(frozen, symbols, stages[2])),
+        GPTMSPModel(encoder, Writer(frozen, symbols, stages[2])),
         device,
     )
 

@@ -47,9 +47,10 @@ def register() -> None:
     from .understanding import model as understanding_model
     from .understanding import answers, ranking, sentences, tags
 
-    # The masked LM below every paper, the baselines, and what stands beside them
+    # The masked LM below every paper, the baselines, and the modules beside them
     from .masked_lm import tasks as masked_lm_tasks
     from .masked_lm import training as masked_lm_training
+    from .baselines import adapters, from_masked_lm, gpt_msp, nat_ctc
     from .models import baselines
     from .common import label_smoothed_linear_cross_entropy
     from .scoring import scorers

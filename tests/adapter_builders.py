@@ -12,18 +12,20 @@ PIECES = 12
 BOTTLENECK = 6
 TAG = {language: 4 + PIECES + number for number, language in enumerate(LANGS)}
 SIZES = {**builders.SIDES, "share_all_embeddings": True, "dropout": 0.0}
+TAGS = {"encoder_langtok": "src", "decoder_langtok": True, "lang_tok_style": "multilingual"}
 SIZES.update(max_source_positions=64, max_target_positions=64)
 
 
 def dictionary(langs=LANGS):
     """4 symbols, the pieces, the language tokens."""
-    return builders.of_symbols([*builders.piece_names(PIECES), *(f"__{language}__" for language in langs)])
+    tags = [f"__{language}__" for language in langs]
+    return builders.of_symbols([*builders.piece_names(PIECES), *tags])
 
 
 def task(pairs=("de-en", "fr-en"), langs=LANGS, **options):
-    """What building a model needs of ``translation_multi_simple_epoch``."""
-    values = {"encoder_langtok": "src", "decoder_langtok": True, "lang_tok_style": "multilingual", **options}
-    args = argparse.Namespace(langs=list(langs), lang_tok_replacing_bos_eos=False, **values)
+    """Make a task with all that models read of ``translation_multi_simple_epoch``."""
+    values = {"langs": list(langs), "lang_tok_replacing_bos_eos": False, **TAGS, **options}
+    args = argparse.Namespace(**values)
     return builders.task_of(dictionary(langs), langs=list(langs), lang_pairs=list(pairs), args=args)
 
 
@@ -31,15 +33,17 @@ def write_backbone(path, langs=LANGS, **options):
     args = argparse.Namespace(arch="transformer", **{**SIZES, **options})
     model = models.build_model(args, task(langs=langs or LANGS))
     builders.randomise(model, 1)
-    stated = {"langs": list(langs)} if langs else {}
-    kept = {**vars(args), "encoder_langtok": "src", "decoder_langtok": True, "lang_tok_style": "multilingual", **stated}
-    torch.save({"args": argparse.Namespace(**kept), "model": model.state_dict()}, path)
+    values = {**vars(args), **TAGS}
+    if langs:
+        values["langs"] = list(langs)
+    torch.save({"args": argparse.Namespace(**values), "model": model.state_dict()}, path)
     return path
 
 
 def arguments(path, arch="transformer_adapter_tiny", **options):
-    given = {"adapter_backbone": str(path) if path else None, "adapter_width": BOTTLENECK}
-    return argparse.Namespace(arch=arch, **{**SIZES, **given, **options})
+    backbone = str(path) if path else None
+    values = {**SIZES, "adapter_backbone": backbone, "adapter_width": BOTTLENECK, **options}
+    return argparse.Namespace(arch=arch, **values)
 
 
 def build(path, of=None, **options):
@@ -47,7 +51,7 @@ def build(path, of=None, **options):
 
 
 def awake(model, only=""):
-    """Random adapters (those whose name holds ``only``), so that each changes the output; in evaluation mode."""
+    """Make adapters random (those whose name holds ``only``), so that each changes the output."""
     random = builders.drawing(4, 0.5)
     for name, parameter in model.named_parameters():
         values = random(parameter.shape)
@@ -64,7 +68,7 @@ def stock(path):
 
 
 def net_input(sources, targets, lengths=(5, 3, 6, 4)):
-    """A batch of rows of these languages: ``__xx__ pieces </s>`` and ``</s> __yy__ pieces``, padded as the task does."""
+    """Make a batch of rows ``__xx__ pieces </s>`` and ``</s> __yy__ pieces``, padded as usual."""
     generator = torch.Generator().manual_seed(3)
     rows, shifted = [], []
     for source, target, length in zip(sources, targets, lengths):

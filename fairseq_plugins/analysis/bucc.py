@@ -1,14 +1,16 @@
-"""Mining of translation pairs as in BUCC: files, candidate pairs, the threshold found on the development set, F1."""
+"""Mining of translation pairs as in BUCC: files, candidates, threshold, F1."""
 
-import itertools
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..ops.neighbours import Matches
 from .text import read_lines
 
+Gold = Set[Tuple[int, int]]
+"""True pairs of the numbers of two sentences."""
+
 
 class Mined(NamedTuple):
-    """Two sentences, by their numbers, that were found to be translations of each other; a larger score is better."""
+    """A candidate translation: the numbers of two sentences; a larger score is better."""
 
     score: float
     first: int
@@ -16,7 +18,7 @@ class Mined(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """Quality of a set of pairs, each number in [0, 1]; 0 where nothing was found."""
+    """Quality of a set of pairs, each number in [0, 1]; 0 if the set is empty."""
 
     precision: float
     recall: float
@@ -24,95 +26,111 @@ class Quality(NamedTuple):
 
 
 def read_sentences(path: str, limit: Optional[int] = None) -> Dict[str, str]:
-    """Id -> sentence of a file with ``id<TAB>sentence`` lines, in their order.
+    """Read ``id<TAB>sentence`` lines, in their order.
 
-    Raises ValueError: a line without a tab, or an id twice; names file and line.
+    Raises:
+        ValueError: a line without a tab, or an id twice; names file and line.
     """
-    found: Dict[str, str] = {}
+    sentences: Dict[str, str] = {}
     for number, line in enumerate(read_lines(path, limit), start=1):
         name, tab, sentence = line.partition("\t")
         if not tab or not name:
             raise ValueError(f"{path}, line {number}: {line[:60]!r}; valid: id<TAB>sentence")
-        if name in found:
+        if name in sentences:
             raise ValueError(f"{path}, line {number}: the id {name} is there twice")
-        found[name] = sentence
-    return found
+        sentences[name] = sentence
+    return sentences
 
 
-def read_gold(path: str, first: Sequence[str], second: Sequence[str], cut: bool = False) -> Set[Tuple[int, int]]:
-    """Pairs of numbers of sentences, of a file with ``id<TAB>id`` lines.
+def read_gold(
+    path: str, first: Sequence[str], second: Sequence[str], skip_unknown: bool = False
+) -> Gold:
+    """Read the true pairs, ``id<TAB>id`` lines.
 
-    ``first`` and ``second`` are the ids of the two sides. With ``cut`` (``--limit``) pairs with a sentence that is not there are
-    left out instead of refused.
+    Args:
+        first, second: ids of the two sides.
+        skip_unknown: leave out pairs with an unknown id (after ``--limit``), else refuse them.
 
-    Raises ValueError: a line of another form, an id that no sentence has, or no pair at all.
+    Raises:
+        ValueError: a line of another form, an id that no sentence has, or no pair at all.
     """
-    places = [{name: number for number, name in enumerate(side)} for side in (first, second)]
-    found: Set[Tuple[int, int]] = set()
+    first_numbers = {name: number for number, name in enumerate(first)}
+    second_numbers = {name: number for number, name in enumerate(second)}
+    gold: Gold = set()
     for number, line in enumerate(read_lines(path), start=1):
         names = line.split("\t")
         if len(names) != 2:
             raise ValueError(f"{path}, line {number}: {line[:60]!r}; valid: id<TAB>id")
-        unknown = [name for name, side in zip(names, places) if name not in side]
-        if unknown and not cut:
-            raise ValueError(f"{path}, line {number}: no sentence has the id {unknown[0]}")
-        if not unknown:
-            found.add((places[0][names[0]], places[1][names[1]]))
-    if not found:
+        x, y = first_numbers.get(names[0]), second_numbers.get(names[1])
+        if x is not None and y is not None:
+            gold.add((x, y))
+        elif not skip_unknown:
+            unknown = names[0] if x is None else names[1]
+            raise ValueError(f"{path}, line {number}: no sentence has the id {unknown}")
+    if not gold:
         raise ValueError(f"{path}: no pair of sentences that are there")
-    return found
+    return gold
 
 
 def mine(matches: Matches) -> List[Mined]:
-    """One-to-one pairs from the best partners in both directions, best first.
+    """Choose one-to-one pairs from the best partners in both directions, best first.
 
-    Candidates are each sentence of either side with its best partner. From the best score down, a candidate is taken if neither
-    sentence is taken yet; equal scores go by the numbers of the sentences.
+    Candidates are each sentence of either side with its best partner. From the best score down, a
+    candidate becomes a pair if neither sentence has a partner yet; equal scores go by the numbers
+    of the sentences.
 
     Source: Artetxe and Schwenk 2019, section 3.2 (max. score).
     """
-    forward = zip(matches.forward_scores.tolist(), itertools.count(), matches.forward.tolist())
-    backward = zip(matches.backward_scores.tolist(), matches.backward.tolist(), itertools.count())
-    candidates = {Mined(*one) for one in itertools.chain(forward, backward)}
-    taken: Tuple[Set[int], Set[int]] = (set(), set())
-    found = []
-    for one in sorted(candidates, key=lambda one: (-one.score, one.first, one.second)):
-        if one.first not in taken[0] and one.second not in taken[1]:
-            found.append(one)
-            taken[0].add(one.first)
-            taken[1].add(one.second)
-    return found
+    forward, backward = matches.forward.tolist(), matches.backward.tolist()
+    candidates = set()
+    for first, (second, score) in enumerate(zip(forward, matches.forward_scores.tolist())):
+        candidates.add(Mined(score, first, second))
+    for second, (first, score) in enumerate(zip(backward, matches.backward_scores.tolist())):
+        candidates.add(Mined(score, first, second))
+    firsts: Set[int] = set()
+    seconds: Set[int] = set()
+    pairs = []
+    for pair in sorted(candidates, key=lambda pair: (-pair.score, pair.first, pair.second)):
+        if pair.first not in firsts and pair.second not in seconds:
+            pairs.append(pair)
+            firsts.add(pair.first)
+            seconds.add(pair.second)
+    return pairs
 
 
-def quality(mined: Sequence[Mined], gold: Set[Tuple[int, int]], threshold: float) -> Quality:
-    """Precision, recall and F1 of the pairs whose score is not below ``threshold``."""
-    kept = [one for one in mined if one.score >= threshold]
-    return _quality(sum((one.first, one.second) in gold for one in kept), len(kept), len(gold))
+def quality(mined: Sequence[Mined], gold: Gold, threshold: float) -> Quality:
+    """Score the pairs whose score is not below ``threshold``."""
+    pairs = [pair for pair in mined if pair.score >= threshold]
+    return _quality(sum((pair.first, pair.second) in gold for pair in pairs), len(pairs), len(gold))
 
 
-def best_threshold(mined: Sequence[Mined], gold: Set[Tuple[int, int]]) -> float:
-    """The threshold with the largest F1 on these pairs.
+def best_threshold(mined: Sequence[Mined], gold: Gold) -> float:
+    """Find the threshold with the largest F1 on these pairs, the highest of equally good ones.
 
-    It lies halfway between the worst score that is kept and the best one that is not; of equally good ones it is the highest.
-    Equal scores are kept or left together. ``mined`` is from :func:`mine`, best first.
+    It lies halfway between the worst score above it and the best one below it. Equal scores stay
+    on one side of it.
 
-    Raises ValueError: nothing was mined.
+    Args:
+        mined: pairs of :func:`mine`, best first.
+
+    Raises:
+        ValueError: there are no pairs.
     """
     if not mined:
         raise ValueError("no candidate pairs; valid: sentences on both sides")
-    best, threshold, right = -1.0, mined[0].score, 0
-    for count, one in enumerate(mined, start=1):
-        right += (one.first, one.second) in gold
+    best, threshold, correct = -1.0, mined[0].score, 0
+    for count, pair in enumerate(mined, start=1):
+        correct += (pair.first, pair.second) in gold
         following = mined[count].score if count < len(mined) else None
-        if following == one.score:
+        if following == pair.score:
             continue
-        f1 = _quality(right, count, len(gold)).f1
+        f1 = _quality(correct, count, len(gold)).f1
         if f1 > best:
             best = f1
-            threshold = one.score if following is None else (one.score + following) / 2
+            threshold = pair.score if following is None else (pair.score + following) / 2
     return threshold
 
 
-def _quality(right: int, kept: int, gold: int) -> Quality:
-    precision, recall = right / kept if kept else 0.0, right / gold
-    return Quality(precision, recall, 2 * right / (kept + gold))
+def _quality(correct: int, count: int, gold: int) -> Quality:
+    precision = correct / count if count else 0.0
+    return Quality(precision, correct / gold, 2 * correct / (count + gold))

@@ -1,10 +1,12 @@
 """CKA between models or between languages, layer by layer: ``fairseq-plugins cka``.
 
-    fairseq-plugins cka MODEL MODEL_B --text en=FILE de=FILE      two models, the same text
-    fairseq-plugins cka MODEL --text en=FILE de=FILE fr=FILE      languages of one model, parallel lines
+    fairseq-plugins cka MODEL MODEL_B --text en=FILE de=FILE
+    fairseq-plugins cka MODEL --text en=FILE de=FILE fr=FILE
 
-A vector is the mean over all tokens of a sentence but padding, special symbols included. Layer 0 is the embedding's output. The
-floor of an estimate is the largest of those with the sentences of one side in random order: what is not above it shows nothing.
+Two models are compared on the same texts, languages of one model on parallel lines. A vector is the
+mean over all tokens of a sentence but padding, special symbols included. Layer 0 is the embedding's
+output. The floor of an estimate is the largest of those with the sentences of one side in random
+order: an estimate that is not above its floor shows nothing.
 """
 
 import argparse
@@ -18,9 +20,9 @@ from torch import Tensor
 from ..ops.cka import Cka, check_count, cka_of_pairs
 from ..own_commands import forward
 from . import plots
-from .pretrained import Pretrained, named_files, pick_device, row_parallel, vector_folder
+from .pretrained import Pretrained, pick_device, vector_folder
 from .report import Progress, names_of_sides, say, table, write_json
-from .text import read_lines
+from .text import named_files, read_lines, row_parallel
 from .vectors import LayerVectors, read_vectors
 
 logger = logging.getLogger(__name__)
@@ -29,6 +31,7 @@ MOST_LINES = 8
 """Pairs of languages that are drawn as lines over the layers; more become a heat map per layer."""
 
 Texts = Dict[str, LayerVectors]
+"""Language -> vectors of its text."""
 
 
 class Row(NamedTuple):
@@ -41,17 +44,22 @@ class Row(NamedTuple):
     cka: Cka
 
     def cells(self) -> List[Any]:
-        """The cells of a row of the table."""
+        """Return the cells of a row of the table."""
         layer, width = (str(a) if a == b else f"{a} × {b}" for a, b in (self.layers, self.widths))
-        found = self.cka
-        floors = [max(floor) if floor else "none" for floor in (found.floor_biased, found.floor_unbiased)]
-        pair = " × ".join(self.text)
-        return [pair, layer, self.sentences, width, found.biased, floors[0], found.unbiased, floors[1]]
+        cka = self.cka
+        floors = [max(floor, default="none") for floor in (cka.floor_biased, cka.floor_unbiased)]
+        estimates = [cka.biased, floors[0], cka.unbiased, floors[1]]
+        return [" × ".join(self.text), layer, self.sentences, width, *estimates]
 
     def numbers(self) -> Dict[str, Any]:
-        """The entry of the JSON file."""
-        sides = {"text": self.text, "layers": self.layers, "n": self.sentences, "widths": self.widths}
-        return {**sides, **self.cka._asdict()}
+        """Return the entry of the JSON file."""
+        return {
+            "text": self.text,
+            "layers": self.layers,
+            "n": self.sentences,
+            "widths": self.widths,
+            **self.cka._asdict(),
+        }
 
 
 COLUMNS = ("text", "layer", "n", "C", "biased", "its floor", "unbiased", "its floor")
@@ -66,153 +74,237 @@ class Side(NamedTuple):
     values: Tensor
 
 
-def _rows(sides: Sequence[Side], pairs: Sequence[Tuple[int, int]], options: Dict[str, Any]) -> Iterator[Row]:
-    """A row for each pair of numbers of sides."""
-    names = [f"{side.model}, {side.language}, layer {side.layer}" for side in sides]
-    for (a, b), found in zip(pairs, cka_of_pairs([side.values for side in sides], pairs, names=names, **options)):
-        x, y = sides[a], sides[b]
-        text = tuple(dict.fromkeys((x.language, y.language)))
-        yield Row(text, (x.layer, y.layer), len(x.values), (x.values.size(1), y.values.size(1)), found)
+# ---- Computation. ----
 
 
 def compare_models(
     first: Texts, second: Texts, all_layers: bool, names: Sequence[str], **options: Any
 ) -> Iterator[Row]:
-    """CKA of two models on each text, by layers of equal numbers or (``all_layers``) each layer with each.
+    """Compute CKA of two models on each text.
 
-    ``first`` and ``second`` are language -> vectors of the same sentences; ``options`` those of ``ops.cka.cka_of_pairs``.
+    Args:
+        first, second: vectors of the same sentences.
+        all_layers: compare each layer with each, else layers of equal numbers.
+        names: of the models.
+        options: of ``ops.cka.cka_of_pairs``.
 
-    Raises ValueError: other languages, other numbers of sentences or, without ``all_layers``, of layers.
+    Raises:
+        ValueError: other languages, other numbers of sentences or, without ``all_layers``, of
+            layers.
     """
     if set(first) != set(second):
         raise ValueError(
-            f"{names[0]} has vectors of {', '.join(first)}, {names[1]} of {', '.join(second)}; valid: the same"
+            f"{names[0]} has vectors of {', '.join(first)}, {names[1]} of {', '.join(second)}; "
+            "valid: the same"
         )
-    for language, one in first.items():
-        both = one, second[language]
-        if both[0].layers != both[1].layers and not all_layers:
-            spans = [f"{min(side.layers)} to {max(side.layers)}" for side in both]
+    for language, x in first.items():
+        y = second[language]
+        if x.layers != y.layers and not all_layers:
+            spans = [f"{min(side.layers)} to {max(side.layers)}" for side in (x, y)]
             raise ValueError(
-                f"{names[0]} has layers {spans[0]}, {names[1]} {spans[1]}; --all-layers compares each with each"
+                f"{names[0]} has layers {spans[0]}, {names[1]} {spans[1]}; --all-layers compares "
+                "each with each"
             )
-        sides = [Side(name, language, k, side.layer(k)) for name, side in zip(names, both) for k in side.layers]
-        count = len(one.layers)
-        pairs = itertools.product(range(count), range(count, len(sides)))
-        yield from _rows(sides, [(a, b) for a, b in pairs if all_layers or sides[a].layer == sides[b].layer], options)
+        sides = [Side(names[0], language, layer, x.layer(layer)) for layer in x.layers]
+        sides += [Side(names[1], language, layer, y.layer(layer)) for layer in y.layers]
+        count = len(x.layers)
+        pairs = list(itertools.product(range(count), range(count, len(sides))))
+        if not all_layers:
+            pairs = [(a, b) for a, b in pairs if sides[a].layer == sides[b].layer]
+        yield from _rows(sides, pairs, options)
 
 
 def compare_languages(texts: Texts, name: str, **options: Any) -> Iterator[Row]:
-    """CKA of every two languages in each layer of a model; see :func:`compare_models`.
+    """Compute CKA of every two languages in each layer of a model; see :func:`compare_models`.
 
-    Raises ValueError: fewer than two languages, texts that are not parallel.
+    Raises:
+        ValueError: fewer than two languages, or texts that are not parallel.
     """
     if len(texts) < 2:
-        raise ValueError(f"one model needs two languages at least; got {', '.join(texts)}; or give a second model")
+        languages = ", ".join(texts)
+        raise ValueError(
+            f"one model needs two languages at least; got {languages}; or give a second model"
+        )
     for layer in next(iter(texts.values())).layers:
-        sides = [Side(name, language, layer, vectors.layer(layer)) for language, vectors in texts.items()]
+        sides = [
+            Side(name, language, layer, vectors.layer(layer)) for language, vectors in texts.items()
+        ]
         yield from _rows(sides, list(itertools.combinations(range(len(sides)), 2)), options)
 
 
+def _rows(
+    sides: Sequence[Side], pairs: Sequence[Tuple[int, int]], options: Dict[str, Any]
+) -> Iterator[Row]:
+    """Compute a row for each pair of numbers of sides."""
+    names = [f"{side.model}, {side.language}, layer {side.layer}" for side in sides]
+    estimates = cka_of_pairs([side.values for side in sides], pairs, names=names, **options)
+    for (a, b), cka in zip(pairs, estimates):
+        x, y = sides[a], sides[b]
+        text = (x.language,) if x.language == y.language else (x.language, y.language)
+        widths = (x.values.size(1), y.values.size(1))
+        yield Row(text, (x.layer, y.layer), len(x.values), widths, cka)
+
+
 def warn_of_small(rows: Sequence[Row]) -> None:
-    """Say where the biased estimate means little."""
-    for pair in sorted({(row.sentences, max(row.widths)) for row in rows if row.sentences <= max(row.widths)}):
-        logger.warning(
-            "n = %d sentences are not more than C = %d: biased CKA tends to 1 there for any vectors; read the unbiased one",
-            *pair,
-        )
+    """Warn of texts with so few sentences that the biased estimate means little."""
+    sizes = {(row.sentences, max(row.widths)) for row in rows}
+    for sentences, width in sorted(sizes):
+        if sentences <= width:
+            text = (
+                "n = %d sentences are not more than C = %d: biased CKA tends to 1 there for any "
+                "vectors; read the unbiased one"
+            )
+            logger.warning(text, sentences, width)
+
+
+# ---- Plots. ----
+
+Estimates = Dict[Tuple[Tuple[str, ...], Tuple[int, int]], Cka]
+"""(text, layers) -> CKA."""
 
 
 def draw(path: str, rows: Sequence[Row], all_layers: bool, title: str) -> None:
-    """Lines over the layers; heat maps of all layers, or of many languages."""
-    texts, layers, others = (list(dict.fromkeys(values)) for values in zip(*((row.text, *row.layers) for row in rows)))
-    found = {(row.text, row.layers): row.cka for row in rows}
+    """Draw lines over the layers; heat maps if there are all pairs of layers or many languages."""
+    texts = list(dict.fromkeys(row.text for row in rows))
+    layers = list(dict.fromkeys(row.layers[0] for row in rows))
+    estimates = {(row.text, row.layers): row.cka for row in rows}
     if all_layers:
-        names = [str(layer) for layer in layers], [str(layer) for layer in others]
-        values = {text: [[found[text, (a, b)].unbiased for b in others] for a in layers] for text in texts}
-        maps = [plots.HeatMap(" × ".join(text), *names, values[text]) for text in texts]
+        second_layers = list(dict.fromkeys(row.layers[1] for row in rows))
+        maps = [_map_of_layers(text, layers, second_layers, estimates) for text in texts]
         first, _, second = title.partition(" × ")
-        plots.draw_heat_maps(path, maps, f"layer of {second}", f"layer of {first}", f"unbiased CKA: {title}")
+        labels = f"layer of {second}", f"layer of {first}"
+        plots.draw_heat_maps(path, maps, *labels, f"unbiased CKA: {title}")
     elif len(texts) > MOST_LINES and len(texts[0]) == 2:
-        _draw_languages(path, layers, found, title)
+        languages = list(dict.fromkeys(language for text in texts for language in text))
+        maps = [_map_of_languages(layer, languages, estimates) for layer in layers]
+        heading = f"CKA of languages, {title}: unbiased below, biased above the diagonal"
+        plots.draw_heat_maps(path, maps, "", "", heading)
     else:
-        panels = [_panel(kind, texts, layers, found) for kind in ("unbiased", "biased")]
+        panels = [_panel(kind, texts, layers, estimates) for kind in ("unbiased", "biased")]
         plots.draw_lines(path, panels, layers, "layer (0: embedding)", f"CKA: {title}")
 
 
-def _draw_languages(path: str, layers: Sequence[int], found: Dict[Any, Cka], title: str) -> None:
-    """A matrix of languages for each layer: unbiased estimates below the diagonal, biased ones above."""
-    languages = list(dict.fromkeys(language for text, _ in found for language in text))
-    maps = []
-    for layer in layers:
-        values: List[List[Optional[float]]] = [[None] * len(languages) for _ in languages]
-        for a, b in itertools.combinations(range(len(languages)), 2):
-            one = found[(languages[a], languages[b]), (layer, layer)]
-            values[b][a], values[a][b] = one.unbiased, one.biased
-        maps.append(plots.HeatMap(f"layer {layer}", languages, languages, values))
-    plots.draw_heat_maps(path, maps, "", "", f"CKA of languages, {title}: unbiased below, biased above the diagonal")
+def _map_of_layers(
+    text: Tuple[str, ...],
+    layers: Sequence[int],
+    second_layers: Sequence[int],
+    estimates: Estimates,
+) -> plots.HeatMap:
+    """Arrange unbiased estimates of a text: layers of the first model down, the second across."""
+    values = [[estimates[text, (a, b)].unbiased for b in second_layers] for a in layers]
+    names = [str(layer) for layer in layers], [str(layer) for layer in second_layers]
+    return plots.HeatMap(" × ".join(text), *names, values)
 
 
-def _panel(kind: str, texts: Sequence[Tuple[str, ...]], layers: Sequence[int], found: Dict[Any, Cka]) -> plots.Panel:
-    """Estimates of a kind over the layers, with their floors."""
+def _map_of_languages(layer: int, languages: Sequence[str], estimates: Estimates) -> plots.HeatMap:
+    """Arrange estimates of a layer: unbiased ones below the diagonal, biased ones above."""
+    values: List[List[Optional[float]]] = [[None] * len(languages) for _ in languages]
+    for a, b in itertools.combinations(range(len(languages)), 2):
+        cka = estimates[(languages[a], languages[b]), (layer, layer)]
+        values[b][a], values[a][b] = cka.unbiased, cka.biased
+    return plots.HeatMap(f"layer {layer}", languages, languages, values)
+
+
+def _panel(
+    kind: str, texts: Sequence[Tuple[str, ...]], layers: Sequence[int], estimates: Estimates
+) -> plots.Panel:
+    """Collect the estimates of a kind over the layers, with their floors."""
     lines = []
     for text in texts:
-        values = [found[text, (layer, layer)] for layer in layers]
+        values = [estimates[text, (layer, layer)] for layer in layers]
         label = " × ".join(text)
         lines.append(plots.Line(label, [getattr(value, kind) for value in values]))
         floors = [getattr(value, f"floor_{kind}") for value in values]
         if all(floors):
-            lines.append(plots.Line(label, [max(floor) for floor in floors], ":", "floors (sentences permuted)"))
+            note = "floors (sentences permuted)"
+            lines.append(plots.Line(label, [max(floor) for floor in floors], ":", note))
     least = min(0.0, *(value for line in lines for value in line.values))
     return plots.Panel(f"{kind} CKA", "CKA", lines, (least - 0.03, 1.03))
 
 
-def gather(args: argparse.Namespace, folder: str) -> Tuple[List[str], List[Texts]]:
-    """Names of the one or two models, and their vectors by language. Raises ValueError: an unusable combination of options."""
+# ---- The verb. ----
+
+
+class NamedTexts(NamedTuple):
+    """A model and its vectors."""
+
+    model: str
+    texts: Texts
+
+
+def gather(args: argparse.Namespace, folder: str) -> List[NamedTexts]:
+    """Read or compute the vectors of one or two models.
+
+    Raises:
+        ValueError: an unusable combination of options.
+    """
     if args.vectors or args.vectors_b:
-        if args.models or args.text or not args.vectors:
-            raise ValueError("--vectors and --vectors-b take the place of models and --text; valid: one or the other")
-        texts = {}
-        for name, items, option in (("A", args.vectors, "--vectors"), ("B", args.vectors_b, "--vectors-b")):
-            if items:
-                files = named_files(items, option)
-                texts[name] = {one: read_vectors(path, option).limited(args.limit) for one, path in files.items()}
-        return list(texts), list(texts.values())
+        return _read_all(args)
     if not 1 <= len(args.models) <= 2 or not args.text:
-        raise ValueError(f"one or two models and --text LANG=FILE … are needed; got {len(args.models)} models")
-    lines = {language: read_lines(path, args.limit) for language, path in named_files(args.text, "--text").items()}
+        count = len(args.models)
+        raise ValueError(f"one or two models and --text LANG=FILE … are needed; got {count} models")
+    files = named_files(args.text, "--text")
+    lines = {language: read_lines(path, args.limit) for language, path in files.items()}
     if len(args.models) == 1:
         row_parallel(lines, "--text")
     for text in lines.values():
         check_count(len(text))
-    names = names_of_sides(args.models)
-    found: List[Texts] = []
+    models: List[NamedTexts] = []
     first: Optional[Pretrained] = None
-    for name, path in zip(names, args.models):
+    for name, path in zip(names_of_sides(args.models), args.models):
         model = Pretrained(path, name, args, first)
-        found.append({language: model.vectors(text, language, language, folder) for language, text in lines.items()})
+        texts = {
+            language: model.vectors(text, language, language, folder)
+            for language, text in lines.items()
+        }
+        models.append(NamedTexts(name, texts))
         first = first or model
-    return names, found
+    return models
+
+
+def _read_all(args: argparse.Namespace) -> List[NamedTexts]:
+    """Map the files of ``--vectors`` and ``--vectors-b``."""
+    if args.models or args.text or not args.vectors:
+        raise ValueError(
+            "--vectors and --vectors-b take the place of models and --text; valid: one or the other"
+        )
+    models = []
+    for name, items, option in (
+        ("A", args.vectors, "--vectors"),
+        ("B", args.vectors_b, "--vectors-b"),
+    ):
+        if items:
+            files = named_files(items, option)
+            texts = {
+                language: read_vectors(path, option).limited(args.limit)
+                for language, path in files.items()
+            }
+            models.append(NamedTexts(name, texts))
+    return models
 
 
 def work(args: argparse.Namespace) -> None:
     """Compute, print and write."""
     if args.permutations < 0:
         raise ValueError(f"--permutations must be at least 0; got {args.permutations}")
-    options = {"permutations": args.permutations, "seed": args.seed, "device": pick_device(args.device)}
+    device = pick_device(args.device)
+    options = {"permutations": args.permutations, "seed": args.seed, "device": device}
     with vector_folder(args) as folder:
-        names, texts = gather(args, folder)
-        if len(texts) == 2:
-            found = compare_models(texts[0], texts[1], args.all_layers, names, **options)
+        models = gather(args, folder)
+        names = [model.model for model in models]
+        if len(models) == 2:
+            first, second = models[0].texts, models[1].texts
+            pairs = compare_models(first, second, args.all_layers, names, **options)
         elif args.all_layers:
             raise ValueError("--all-layers compares two models; got one")
         else:
-            found = compare_languages(texts[0], names[0], **options)
+            pairs = compare_languages(models[0].texts, names[0], **options)
         rows, progress = [], Progress()
-        for row in found:
+        for row in pairs:
             rows.append(row)
             if progress.is_due():
-                done = " × ".join(row.text), " × ".join(map(str, row.layers))
-                logger.info("%d pairs, now %s, layers %s", len(rows), *done)
+                text, layers = " × ".join(row.text), " × ".join(map(str, row.layers))
+                logger.info("%d pairs, now %s, layers %s", len(rows), text, layers)
     title = " × ".join(names)
     warn_of_small(rows)
     say(f"CKA of {title}\n\n{table(COLUMNS, [row.cells() for row in rows])}")

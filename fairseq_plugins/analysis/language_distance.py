@@ -1,17 +1,18 @@
-"""Distance of two languages in an encoder-decoder (CSR, Eq. 4): ``fairseq-plugins language-distance``.
+"""Distance of two languages in an encoder-decoder (CSR, Eq. 4).
 
-    … before=mbart.cc25 after=run/checkpoint_best.pt --source text.en --target text.de --source-lang en --target-lang de
+    fairseq-plugins language-distance before=mbart.cc25 after=run/checkpoint_best.pt \\
+        --source text.en --target text.de --source-lang en --target-lang de
 
-D is the square root of the sum, over the sentences, of the squared Euclidean distance of the embeddings of a line of ``--source``
-and the same line of ``--target``; D/√n, normalised by the mean, does not grow with the number n of sentences. The embedding of a
-sentence is the decoder's output at the last piece, which predicts ``</s>``; encoder and decoder both read the sentence with its own
-language's symbol (mBART: encoder ``A </s> LANG``, decoder ``LANG A``). ``any two`` is D/√n of all pairs of a source and a target
-line: the scale of the vectors, which fine-tuning changes as well. ``ratio`` is D/√n to it: 1 where translations are no nearer than
-other sentences.
+D is the square root of the sum, over the sentences, of the squared Euclidean distance of the
+embeddings of a line of ``--source`` and the same line of ``--target``; D/√n, normalised by the
+mean, does not grow with the number n of sentences. The embedding of a sentence is the decoder's
+output at the last piece, which predicts ``</s>``; encoder and decoder both read the sentence with
+the symbol of its language (mBART: encoder ``A </s> LANG``, decoder ``LANG A``). ``any two`` is D/√n
+of all pairs of a source and a target line: the scale of the vectors, which fine-tuning changes as
+well. ``ratio`` is D/√n divided by it: 1 if translations are no nearer than other sentences.
 """
 
 import argparse
-import logging
 import math
 import os
 import sys
@@ -22,20 +23,22 @@ from torch import Tensor
 from ..checkpoints.pretrained import PretrainedFile
 from ..own_commands import forward
 from . import plots
-from .pretrained import FORMATS, PretrainedText, row_parallel
+from .pretrained import FORMATS, PretrainedText
 from .report import named_paths, say, short_names, table, write_json, write_tsv
 from .sequence_models import read_sequence_model
-from .text import read_lines
+from .text import read_lines, row_parallel
 from .vectors import last_token_vectors
 
-logger = logging.getLogger(__name__)
-
-MBART_TASKS = ("multilingual_denoising", "translation_from_pretrained_bart", "code_switching_restore")
+MBART_TASKS = (
+    "multilingual_denoising",
+    "translation_from_pretrained_bart",
+    "code_switching_restore",
+)
 """Tasks whose checkpoints have only one input format, mBART's."""
 
 
 class Distance(NamedTuple):
-    """The distance of two languages in a model, from n sentences of width C."""
+    """Distance of two languages in a model, from n sentences of width C."""
 
     model: str
     n: int
@@ -43,7 +46,7 @@ class Distance(NamedTuple):
     distance: float  # D of Eq. 4
     normalised: float  # D / √n
     any_two: float  # the same of all n² pairs of a source and a target sentence
-    ratio: Optional[float]  # normalised to any_two; None where that is 0
+    ratio: Optional[float]  # normalised to any_two; None if that is 0
 
 
 class PretrainedSequenceModel(PretrainedText):
@@ -51,37 +54,39 @@ class PretrainedSequenceModel(PretrainedText):
 
     Attributes:
         model: of fairseq, in evaluation mode, on the device.
-        task: of its training; None where its file does not tell.
+        task: of its training; None if its file does not tell.
     """
 
-    def _build(self, found: PretrainedFile, path: str) -> int:
-        self.model, self.task = read_sequence_model(path, found)
+    def _build(self, file: PretrainedFile, path: str) -> int:
+        self.model, self.task = read_sequence_model(path, file)
         self.model.to(self.device)
-        return min(found.layout.max_positions, *self.model.max_positions())
+        return min(file.layout.max_positions, *self.model.max_positions())
 
     def _format(self, family: str) -> str:
-        if self._option("input-format") is None and family not in FORMATS and self.task in MBART_TASKS:
-            return "mbart"
-        return super()._format(family)
+        is_open = self._setting("input-format") is None and family not in FORMATS
+        return "mbart" if is_open and self.task in MBART_TASKS else super()._format(family)
 
     def embeddings(self, lines: Sequence[str], language: str) -> Tensor:
-        """(N, C) float32 of the sentences of a language."""
+        """Compute the embeddings (N, C) float32 of the sentences of a language."""
         name = f"{self.name} {language}"
-        dictionary = self.inputs.dictionary
+        symbols = self.inputs.dictionary
         rows = self.inputs.rows(lines, language, name)
-        return last_token_vectors(self.model, rows, dictionary.eos(), dictionary.pad(), self.max_tokens, name)
+        ids = symbols.eos(), symbols.pad()
+        return last_token_vectors(self.model, rows, *ids, self.max_tokens, name)
 
 
 def distance_of(source: Tensor, target: Tensor, name: str) -> Distance:
     """Compare embeddings (N, C) of the same sentences, floating-point.
 
-    Source: CSR Eq. 4. ``any_two`` is ours.
+    Source: CSR Eq. 4. ``any_two`` is not in the paper.
     """
     x, y = source.double(), target.double()
     n, width = x.shape
     squared = float((x - y).square().sum())
-    everywhere = float(x.square().sum() / n + y.square().sum() / n - 2 * x.mean(0) @ y.mean(0))
-    any_two = math.sqrt(max(everywhere, 0.0))
+    # Mean of ‖x_i - y_j‖² over all pairs (i, j).
+    products = 2 * x.mean(0) @ y.mean(0)
+    squared_any_two = float(x.square().sum() / n + y.square().sum() / n - products)
+    any_two = math.sqrt(max(squared_any_two, 0.0))
     normalised = math.sqrt(squared / n)
     ratio = normalised / any_two if any_two > 0 else None
     return Distance(name, n, width, math.sqrt(squared), normalised, any_two, ratio)
@@ -91,15 +96,18 @@ COLUMNS = ("model", "n", "C", "D", "D/√n", "any two", "ratio")
 
 
 def models_of(items: Sequence[str]) -> Dict[str, str]:
-    """``MODEL`` or ``NAME=MODEL`` as name -> path; a path that exists is never cut at its ``=``.
+    """Parse ``MODEL`` or ``NAME=MODEL`` into name -> path.
 
-    Raises ValueError: a name twice.
+    A path that exists is never cut at its ``=``.
+
+    Raises:
+        ValueError: a name twice.
     """
-    bare = [item for item in items if "=" not in item or os.path.exists(item)]
-    names = iter(short_names(bare))
-    named = [f"{next(names).replace('=', '_')}={item}" if item in bare else item for item in items]
+    unnamed = [item for item in items if "=" not in item or os.path.exists(item)]
+    names = {item: name.replace("=", "_") for item, name in zip(unnamed, short_names(unnamed))}
+    pairs = [f"{names[item]}={item}" if item in names else item for item in items]
     valid = "as before=mbart.cc25 after=run/checkpoint_best.pt, each name once"
-    return named_paths(named, "MODEL", valid, "NAME=MODEL")
+    return named_paths(pairs, "MODEL", valid, "NAME=MODEL")
 
 
 def work(args: argparse.Namespace) -> None:
@@ -107,31 +115,36 @@ def work(args: argparse.Namespace) -> None:
     if args.sentences < 1:
         raise ValueError(f"--sentences must be at least 1; got {args.sentences}")
     if args.source_lang == args.target_lang:
-        raise ValueError(f"--source-lang and --target-lang are both {args.source_lang}; valid: two languages")
+        raise ValueError(
+            f"--source-lang and --target-lang are both {args.source_lang}; valid: two languages"
+        )
     models = models_of(args.models)
-    languages = {"--source": args.source_lang, "--target": args.target_lang}
-    texts = {option: read_lines(path, args.sentences) for option, path in zip(languages, (args.source, args.target))}
+    source_lines = read_lines(args.source, args.sentences)
+    target_lines = read_lines(args.target, args.sentences)
+    texts = {"--source": source_lines, "--target": target_lines}
     row_parallel(texts, "--source and --target")
     rows: List[Distance] = []
     for name, path in models.items():
         model = PretrainedSequenceModel(path, name, args)
-        if model.inputs.input_format.needs_language:
-            for language in languages.values():
-                model.inputs.symbol(language)
-        source, target = (model.embeddings(texts[option], language) for option, language in languages.items())
+        if model.inputs.input_format.needs_language:  # ask for both before the work on the first
+            model.inputs.symbol(args.source_lang)
+            model.inputs.symbol(args.target_lang)
+        source = model.embeddings(source_lines, args.source_lang)
+        target = model.embeddings(target_lines, args.target_lang)
         rows.append(distance_of(source, target, name))
-    cells = [[*row[:-1], "" if row.ratio is None else row.ratio] for row in rows]
+    cells = [["" if cell is None else cell for cell in row] for row in rows]
     title = f"distance of {args.source_lang} and {args.target_lang}"
-    say(f"{title} (CSR Eq. 4: D), n = {rows[0].n} sentences\n\n{table(COLUMNS, cells)}")
-    content = {"source": args.source_lang, "target": args.target_lang, "rows": [row._asdict() for row in rows]}
-    write_json(args.json, content)
+    count = f"{rows[0].n} sentences"
+    say(f"{title} (CSR Eq. 4: D), n = {count}\n\n{table(COLUMNS, cells)}")
+    languages = {"source": args.source_lang, "target": args.target_lang}
+    write_json(args.json, {**languages, "rows": [row._asdict() for row in rows]})
     write_tsv(args.tsv, Distance._fields, rows)
     if args.plot is not None:
-        draw(args.plot, rows, f"{title}, {rows[0].n} sentences")
+        draw(args.plot, rows, f"{title}, {count}")
 
 
 def draw(path: str, rows: Sequence[Distance], title: str) -> None:
-    """Bars of D/√n by model beside those of any two sentences; D in the labels."""
+    """Draw bars of D/√n by model beside those of any two sentences; D is in the labels."""
     groups = [f"{row.model}\nD = {row.distance:.4g}" for row in rows]
     bars = [
         plots.Bars("the same sentence", [row.normalised for row in rows]),

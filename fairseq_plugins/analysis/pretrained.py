@@ -1,4 +1,4 @@
-"""A pretrained encoder with its pieces, as the options of an analysis name it, and the vectors it gives."""
+"""A pretrained encoder with its pieces, as the options of an analysis name it."""
 
 import argparse
 import contextlib
@@ -6,7 +6,7 @@ import logging
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
@@ -19,13 +19,17 @@ from ..checkpoints.vocabulary import STYLES, check_entries, read_dictionary
 from ..common.options import check_sizes
 from ..understanding.encoder import TextEncoder
 from ..understanding.inputs import INPUT_FORMATS
-from .report import named_paths
 from .text import TextInputs, load_segmenter
 from .vectors import LayerVectors, sentence_vectors
 
 logger = logging.getLogger(__name__)
 
-SEGMENTERS = ("sentencepiece.bpe.model", "sentence.bpe.model", "sentencepiece.model", "spiece.model")
+SEGMENTERS = (
+    "sentencepiece.bpe.model",
+    "sentence.bpe.model",
+    "sentencepiece.model",
+    "spiece.model",
+)
 NO_SEGMENTER = "none"
 FORMAT_NAMES = [str(name) for name in INPUT_FORMATS]
 FORMATS = {"xlmr": "xlmr", "bert": "bert", "nllb": "mbart50", "deltalm": "xlmr"}
@@ -33,153 +37,203 @@ FORMATS = {"xlmr": "xlmr", "bert": "bert", "nllb": "mbart50", "deltalm": "xlmr"}
 
 
 def pick_device(name: Optional[str]) -> torch.device:
-    """The device named, or the GPU where there is one. Raises ValueError: no such device here."""
+    """Return the device of this name, by default the GPU if there is one.
+
+    Raises:
+        ValueError: no such device here.
+    """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError as error:
         raise ValueError(f"--device {name}: {str(error).splitlines()[0]}") from None
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"--device {name}: this torch sees {torch.cuda.device_count()} GPUs; valid: cpu")
+        count = torch.cuda.device_count()
+        raise ValueError(f"--device {name}: this torch sees {count} GPUs; valid: cpu")
     return device
 
 
 @contextlib.contextmanager
 def vector_folder(args: argparse.Namespace) -> Iterator[str]:
-    """Where vectors lie while they are used: ``--keep-vectors``, or a temporary folder."""
+    """Open the folder of vectors: ``--keep-vectors``, or a temporary one."""
     with tempfile.TemporaryDirectory(prefix="vectors-") as folder:
         os.makedirs(args.keep_vectors or folder, exist_ok=True)
         yield args.keep_vectors or folder
 
 
-class PretrainedText:
-    """What a pretrained model takes: its pieces and the format of its inputs; subclasses add the model itself.
+class TypedOption(NamedTuple):
+    """An option as it is typed, and its value."""
 
-    ``path``: whatever ``checkpoints.encoders.read_encoder`` reads. ``name``: for files and messages. ``first``: the first model,
-    where this one is the second: its options end in ``-b``, and a file that no option names is the one beside the model, or else
-    the first model's. Raises ValueError: a file that is missing or does not fit.
+    flag: str
+    value: Optional[str]
+
+
+class PretrainedText:
+    """Pieces and input format of a pretrained model; subclasses add the model itself.
+
+    Args:
+        path: a file or folder that ``checkpoints.encoders.read_encoder`` reads.
+        name: of the model, for files and messages.
+        args: options of the command line.
+        first: the first model, if this one is the second. Options of a second model end in ``-b``,
+            with those of the first as defaults; a file that no option names is the one beside the
+            model, or else the first model's.
+
+    Raises:
+        ValueError: a file that is missing or does not fit.
     """
 
-    def __init__(self, path: str, name: str, args: argparse.Namespace, first: Optional["Pretrained"] = None):
+    def __init__(
+        self,
+        path: str,
+        name: str,
+        args: argparse.Namespace,
+        first: Optional["PretrainedText"] = None,
+    ):
         self.name, self.max_tokens = name, args.max_tokens
         self._args, self._first = args, first
         self.device = pick_device(args.device)
-        self.segmenter_file = self._find_segmenter(path if os.path.isdir(path) else os.path.dirname(path) or ".")
-        found = read_encoder(path, self._option("heads"))
-        check_sizes({"heads": found.layout.heads}, argparse.Namespace(heads=self._option("heads")), path)
-        dictionary, layout, languages = self._find_dictionary(found, path), found.layout, self._option("langs")
-        max_positions = self._build(found, path)
+        folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
+        self.segmenter_file = self._find_segmenter(folder)
+        heads = self._setting("heads")
+        file = read_encoder(path, heads)
+        layout = file.layout
+        check_sizes({"heads": layout.heads}, argparse.Namespace(heads=heads), path)
+        dictionary = self._find_dictionary(file, path)
+        max_positions = self._build(file, path)
+        segmenter = None
+        if self.segmenter_file != NO_SEGMENTER:
+            segmenter = load_segmenter(self.segmenter_file)
         self.inputs = TextInputs(
             dictionary,
-            None if self.segmenter_file == NO_SEGMENTER else load_segmenter(self.segmenter_file),
+            segmenter,
             self._format(layout.family),
             max_positions,
             layout.vocab_size,
-            [one for one in languages.split(",") if one] if languages is not None else found.languages or (),
-            self._option("language-template") or STYLES.get(layout.family, "[{}]"),
-            read_codes(self._option("language-codes") or ""),
+            self._languages(file),
+            self._setting("language-template") or STYLES.get(layout.family, "[{}]"),
+            read_codes(self._setting("language-codes") or ""),
             args.max_unknown,
         )
-        logger.info("%s: %s, %d layers of width %d", name, layout.family, layout.layers, layout.embed_dim)
+        shape = layout.family, layout.layers, layout.embed_dim
+        logger.info("%s: %s, %d layers of width %d", name, *shape)
 
-    def _build(self, found: PretrainedFile, path: str) -> int:
-        """Make the model, in evaluation mode and on the device, from its file. Returns the longest input, in tokens."""
+    def _build(self, file: PretrainedFile, path: str) -> int:
+        """Build the model, in evaluation mode and on the device.
+
+        Returns:
+            The longest input, in tokens.
+        """
         raise NotImplementedError
 
-    def _option(self, name: str) -> Any:
-        """The value of an option; of a second model the first one's where it has none."""
-        key = name.replace("-", "_")
-        own = getattr(self._args, f"{key}_b") if self._first else None
-        return getattr(self._args, key) if own is None else own
-
-    def _own(self, name: str) -> Tuple[str, Optional[str]]:
-        """The option of this model, as it is typed and with its value."""
+    def _typed(self, name: str) -> TypedOption:
+        """Return the option ``name`` of this model, without the first model's default."""
         suffix = "-b" if self._first else ""
-        return f"--{name}{suffix}", getattr(self._args, f"{name}{suffix}".replace("-", "_"))
+        return TypedOption(
+            f"--{name}{suffix}", getattr(self._args, f"{name}{suffix}".replace("-", "_"))
+        )
+
+    def _setting(self, name: str) -> Any:
+        """Return the value of an option; a second model without one takes the first model's."""
+        value = self._typed(name).value
+        return getattr(self._args, name.replace("-", "_")) if value is None else value
+
+    def _languages(self, file: PretrainedFile) -> Sequence[str]:
+        """List the languages of ``--langs``, else those of the file."""
+        languages = self._setting("langs")
+        if languages is None:
+            return file.languages or ()
+        return [language for language in languages.split(",") if language]
 
     def _find_segmenter(self, folder: str) -> str:
-        """The sentencepiece model that is named, lies beside the model, or is the first model's."""
-        option, given = self._own("sentencepiece")
-        first = self._first.segmenter_file if self._first else None
-        if given is None and first == NO_SEGMENTER:
-            return first  # whether the text is in pieces does not depend on the model
-        found = [path for path in (os.path.join(folder, one) for one in SEGMENTERS) if os.path.isfile(path)]
-        chosen = given or next(iter(found), first)
-        if chosen is None:
+        """Find the sentencepiece model: of the option, beside the model, or the first model's."""
+        flag, file = self._typed("sentencepiece")
+        default = self._first.segmenter_file if self._first else None
+        if file is None and default == NO_SEGMENTER:
+            return default  # the text is in pieces, whatever the model
+        paths = [os.path.join(folder, name) for name in SEGMENTERS]
+        segmenter = file or next(filter(os.path.isfile, paths), default)
+        if segmenter is None:
             raise ValueError(
-                f"{option}: {folder} has no {' or '.join(SEGMENTERS)}; valid: a file, or {NO_SEGMENTER} for text in pieces"
+                f"{flag}: {folder} has no {' or '.join(SEGMENTERS)}; valid: a file, or "
+                f"{NO_SEGMENTER} for text in pieces"
             )
-        return chosen
+        return segmenter
 
-    def _find_dictionary(self, found: PretrainedFile, path: str) -> Dictionary:
-        """What the rows mean: a file that is named, what the model's own files say, or the first model's entries."""
-        option, given = self._own("dict")
-        if given is not None:
-            result = _dictionary_of(read_dictionary(Path(given)), f"{option} {given}")
-            hint = f"{option} must be the dictionary of that model"
-            check_entries(found.entries, result.symbols, f"{option} {given}", f"the vocabulary of {path}", hint)
-            return result
-        entries = found.entries or (self._first.inputs.dictionary.symbols if self._first else ())
+    def _find_dictionary(self, file: PretrainedFile, path: str) -> Dictionary:
+        """Find the meaning of the rows: of the option, the model's files, or the first model."""
+        flag, dict_path = self._typed("dict")
+        if dict_path is not None:
+            origin = f"{flag} {dict_path}"
+            dictionary = make_dictionary(read_dictionary(Path(dict_path)), origin)
+            hint = f"{flag} must be the dictionary of that model"
+            vocabulary = f"the vocabulary of {path}"
+            check_entries(file.entries, dictionary.symbols, origin, vocabulary, hint)
+            return dictionary
+        entries = file.entries or (self._first.inputs.dictionary.symbols if self._first else ())
         if not entries:
-            raise ValueError(f"{option}: no file beside {path} tells its vocabulary; valid: the model's dict.txt")
-        return _dictionary_of(entries, path)
+            raise ValueError(
+                f"{flag}: no file beside {path} tells its vocabulary; valid: the model's dict.txt"
+            )
+        return make_dictionary(entries, path)
 
     def _format(self, family: str) -> str:
-        chosen = self._option("input-format")
-        if chosen is None and family not in FORMATS:
+        """Choose the input format: of the option, else that of the family."""
+        name = self._setting("input-format")
+        if name is None and family not in FORMATS:
             raise ValueError(
-                f"--input-format: {self.name} is of the family {family}, whose files do not tell it; valid: "
-                f"{', '.join(FORMAT_NAMES)} (mbart: A </s> LANG, mbart50: LANG A </s>)"
+                f"--input-format: {self.name} is of the family {family}, whose files do not tell "
+                f"it; valid: {', '.join(FORMAT_NAMES)} (mbart: A </s> LANG, mbart50: LANG A </s>)"
             )
-        return str(chosen or FORMATS[family])
+        return str(name or FORMATS[family])
 
 
 class Pretrained(PretrainedText):
-    """An encoder, in evaluation mode and on the device, and the inputs that it takes; see :class:`PretrainedText`."""
+    """An encoder, in evaluation mode and on the device, and the inputs that it takes."""
 
     encoder: TextEncoder
 
-    def _build(self, found: PretrainedFile, path: str) -> int:
-        self.encoder = TextEncoder(found.layout)
-        load(self.encoder, found.tensors, allow_missing=MARKERS)
+    def _build(self, file: PretrainedFile, path: str) -> int:
+        self.encoder = TextEncoder(file.layout)
+        load(self.encoder, file.tensors, allow_missing=MARKERS)
         self.encoder.eval().to(self.device)
-        return found.layout.max_positions
+        return file.layout.max_positions
 
     def vectors(
-        self, lines: Sequence[str], language: str, title: str, folder: str, layers: Optional[Sequence[int]] = None
+        self,
+        lines: Sequence[str],
+        language: str,
+        title: str,
+        folder: str,
+        layers: Optional[Sequence[int]] = None,
     ) -> LayerVectors:
-        """Vectors of the sentences of a language, kept in ``folder`` under ``title``; see ``vectors.sentence_vectors``."""
+        """Compute the vectors of the sentences of a language; see ``vectors.sentence_vectors``.
+
+        They lie in ``folder``, in a file named after the model and ``title``.
+        """
         name = f"{self.name} {title}"
         rows = self.inputs.rows(lines, language, name)
-        file = f"{self.name}.{title}.npy".replace("/", "_")
-        return sentence_vectors(self.encoder, rows, os.path.join(folder, file), layers, self.max_tokens, name)
+        file = os.path.join(folder, f"{self.name}.{title}.npy".replace("/", "_"))
+        return sentence_vectors(self.encoder, rows, file, layers, self.max_tokens, name)
 
 
-def _dictionary_of(entries: Sequence[str], origin: str) -> Dictionary:
-    """A fairseq dictionary with these entries, the four special ones first."""
-    result = Dictionary()
-    for entry in entries[result.nspecial :]:
-        result.add_symbol(entry)
-    if result.symbols != list(entries):
-        raise ValueError(f"{origin}: its vocabulary has an entry twice; valid: as --dict a dict.txt that has not")
-    return result
+def make_dictionary(entries: Sequence[str], origin: str) -> Dictionary:
+    """Make a fairseq dictionary with these entries, the four special ones first."""
+    dictionary = Dictionary()
+    for entry in entries[dictionary.nspecial :]:
+        dictionary.add_symbol(entry)
+    if dictionary.symbols != list(entries):
+        raise ValueError(
+            f"{origin}: its vocabulary has an entry twice; valid: as --dict a dict.txt that has not"
+        )
+    return dictionary
 
 
 def read_codes(text: str) -> Dict[str, str]:
-    """``de=deu_Latn,fr=fra_Latn`` as a dictionary. Raises ValueError: a part without ``=``."""
-    parts = [part.partition("=") for part in text.split(",") if part]
-    if not all(key and equals and value for key, equals, value in parts):
-        raise ValueError(f"--language-codes {text}: valid: as de=deu_Latn,fr=fra_Latn")
-    return {key: value for key, _, value in parts}
-
-
-def named_files(items: Sequence[str], option: str) -> Dict[str, str]:
-    """``en=FILE de=FILE`` as a dictionary, in that order; see ``report.named_paths``."""
-    return named_paths(items, option, "as en=FILE de=FILE, each language once", "LANG=FILE")
-
-
-def row_parallel(texts: Dict[str, List[str]], option: str) -> None:
-    """Refuse texts of different lengths (ValueError, with the numbers of lines)."""
-    counts = {language: len(lines) for language, lines in texts.items()}
-    if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{language} {count}" for language, count in counts.items())
-        raise ValueError(f"{option}: the texts need equal numbers of lines, one per sentence; got {listed}")
+    """Parse ``de=deu_Latn,fr=fra_Latn``. Raises ValueError: a part without ``=``."""
+    codes: Dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        language, equals, code = part.partition("=")
+        if not (language and equals and code):
+            raise ValueError(f"--language-codes {text}: valid: as de=deu_Latn,fr=fra_Latn")
+        codes[language] = code
+    return codes

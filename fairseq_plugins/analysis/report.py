@@ -1,4 +1,4 @@
-"""What an analysis leaves behind: Markdown tables on standard output, a JSON file, names of models."""
+"""Output of an analysis: Markdown tables, JSON and TSV files, progress, and names of models."""
 
 import argparse
 import json
@@ -14,18 +14,30 @@ from . import plots
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], text_columns: int = 1) -> str:
-    """A Markdown table, padded so that it can be read as it stands.
+    """Format a Markdown table, padded so that it can be read as it stands.
 
-    Floats are shown with four decimals. The first ``text_columns`` columns are aligned to the left, the others to the right.
+    Args:
+        columns: headers.
+        rows: cells; floats are shown with four decimals.
+        text_columns: number of first columns that are aligned to the left, the others to the right.
     """
-    cells = [[f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in row] for row in [columns, *rows]]
+
+    def show(cell: Any) -> str:
+        """Format a cell."""
+        return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
+
+    def align(cell: str, column: int, filler: str = " ") -> str:
+        """Pad a cell to the width of its column."""
+        if column < text_columns:
+            return cell.ljust(widths[column], filler)
+        return cell.rjust(widths[column], filler)
+
+    cells = [[show(cell) for cell in row] for row in [columns, *rows]]
     widths = [max(3, *map(len, column)) for column in zip(*cells)]
-    cells.insert(1, ["-" * width if n < text_columns else "-" * (width - 1) + ":" for n, width in enumerate(widths)])
-    lines = []
-    for row in cells:
-        padded = [c.ljust(w) if n < text_columns else c.rjust(w) for n, (c, w) in enumerate(zip(row, widths))]
-        lines.append("| " + " | ".join(padded) + " |")
-    return "\n".join(lines)
+    lines = [[align(cell, column) for column, cell in enumerate(row)] for row in cells]
+    ends = ["-" if column < text_columns else ":" for column in range(len(widths))]
+    lines.insert(1, [align(end, column, filler="-") for column, end in enumerate(ends)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def say(text: str) -> None:
@@ -35,29 +47,42 @@ def say(text: str) -> None:
 
 
 def check_outputs(args: argparse.Namespace) -> None:
-    """Refuse outputs that could not be written, before the work.
+    """Check the outputs of a verb before its work.
 
-    Raises ValueError: the folder of ``--json``, ``--plot`` or ``--tsv`` does not exist, or the plot has an unknown kind.
+    Raises:
+        ValueError: the folder of ``--json``, ``--plot`` or ``--tsv`` does not exist, or the plot
+            has an unknown kind.
     """
-    given = {option: getattr(args, option, None) for option in ("json", "plot", "tsv")}
-    for option, path in given.items():
+    for option in ("json", "plot", "tsv"):
+        path = getattr(args, option, None)
         if path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-            raise ValueError(f"--{option} {path}: its folder does not exist; valid: a file in an existing folder")
-    if given["plot"] is not None:
-        plots.check(given["plot"])
+            raise ValueError(
+                f"--{option} {path}: its folder does not exist; valid: a file in an existing folder"
+            )
+    plot = getattr(args, "plot", None)
+    if plot is not None:
+        plots.check(plot)
 
 
 def write_json(path: Optional[str], content: Any) -> None:
-    """Write a JSON file at once; nothing where ``path`` is None. Refuses numbers that are not finite."""
+    """Write a JSON file atomically, or nothing if ``path`` is None.
+
+    Raises:
+        ValueError: a number that is not finite.
+    """
     if path is not None:
-        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-        _write(path, text)
+        _write(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
 
 
 def write_tsv(path: Optional[str], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Write a tab-separated table at once; nothing where ``path`` is None. None becomes an empty cell."""
+    """Write a tab-separated table atomically, or nothing if ``path`` is None.
+
+    None becomes an empty cell.
+    """
     if path is not None:
-        lines = ["\t".join("" if cell is None else str(cell) for cell in row) for row in [columns, *rows]]
+        lines = []
+        for row in [columns, *rows]:
+            lines.append("\t".join("" if cell is None else str(cell) for cell in row))
         _write(path, "\n".join(lines))
 
 
@@ -67,36 +92,43 @@ def _write(path: str, text: str) -> None:
 
 
 class Progress:
-    """Tells when the next line of progress is due: some seconds after the last one."""
+    """Time of the next line of progress: some seconds after the last one."""
 
     def __init__(self, seconds: float = 10.0):
         self.seconds, self.last = seconds, time.monotonic()
 
     def is_due(self) -> bool:
-        """Whether to log a line now; if so, the next one is due later."""
+        """Return True if a line is to be logged now; the next one is due ``seconds`` later."""
         due = time.monotonic() - self.last > self.seconds
         if due:
             self.last = time.monotonic()
         return due
 
 
-def named_paths(items: Sequence[str], option: str, valid: str, kind: str = "NAME=FILE") -> Dict[str, str]:
-    """``en=FILE de=FILE`` as a dictionary, in that order.
+def named_paths(
+    items: Sequence[str], option: str, valid: str, kind: str = "NAME=FILE"
+) -> Dict[str, str]:
+    """Parse ``en=FILE de=FILE`` into a dictionary, in that order.
 
-    Raises ValueError: an item without ``=``, a name twice; names ``option``, what an item is (``kind``) and an example (``valid``).
+    Args:
+        option, valid, kind: option, an example, and the form of an item, for messages.
+
+    Raises:
+        ValueError: an item without ``=``, or a name twice.
     """
-    found: Dict[str, str] = {}
+    paths: Dict[str, str] = {}
     for item in items:
         name, equals, path = item.partition("=")
-        if not (name and equals and path) or name in found:
-            wrong = f"{name} is there twice" if name in found else f"no {kind}"
-            raise ValueError(f"{option} {item}: {wrong}; valid: {valid}")
-        found[name] = path
-    return found
+        if name in paths:
+            raise ValueError(f"{option} {item}: {name} is there twice; valid: {valid}")
+        if not (name and equals and path):
+            raise ValueError(f"{option} {item}: no {kind}; valid: {valid}")
+        paths[name] = path
+    return paths
 
 
 def short_names(paths: Sequence[str]) -> List[str]:
-    """The last parts of paths: as few as tell them apart."""
+    """Return the last parts of paths: as few as tell them apart."""
     parts = [PurePath(path).parts for path in paths]
     for count in range(1, max(map(len, parts), default=1) + 1):
         names = ["/".join(part[-count:]) for part in parts]
@@ -106,6 +138,8 @@ def short_names(paths: Sequence[str]) -> List[str]:
 
 
 def names_of_sides(paths: Sequence[str]) -> List[str]:
-    """Short names; the same model twice is ``NAME A`` and ``NAME B``."""
+    """Return short names; the same model twice is ``NAME A`` and ``NAME B``."""
     names = short_names(paths)
-    return names if len(set(names)) == len(names) else [f"{name} {letter}" for name, letter in zip(names, "AB")]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{name} {letter}" for name, letter in zip(names, "AB")]

@@ -1,8 +1,8 @@
 """Singular values of two encoders' matrices: ``fairseq-plugins singular-values MODEL MODEL_B``.
 
-For each layer and matrix (K, Q, V, Out, FC1, FC2): ‖σ‖ of both, the L2 norm of the vector of singular values, which is also the
-Frobenius norm of the matrix; and d, the L2 distance between the two vectors, both sorted from the largest. Layers are counted
-from 1, the one next to the embedding.
+For each layer and matrix (K, Q, V, Out, FC1, FC2): ‖σ‖ of both, the L2 norm of the vector of
+singular values, which is also the Frobenius norm of the matrix; and d, the L2 distance between the
+two vectors, both sorted from the largest. Layers are counted from 1, the one next to the embedding.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import logging
 import math
 import re
 import sys
-from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
+from typing import Dict, List, Mapping, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
@@ -30,33 +30,40 @@ MATRICES = {
     "FC1": "fc1",
     "FC2": "fc2",
 }
-"""Shown name -> name in a layer; the order of the paper's Table 2."""
+"""Name in tables -> name in a layer; the order of the paper's Table 2."""
 TOLERANCE = 1e-4
 """Largest relative difference between ‖σ‖ and the Frobenius norm of the matrix."""
 
 Layers = List[Dict[str, Tensor]]
+"""For each layer, its matrices by the keys of :data:`MATRICES`."""
 
 
 class Comparison(NamedTuple):
-    """A matrix of two models: ``layer`` is counted from 1, ``matrix`` is a key of :data:`MATRICES`."""
+    """A matrix of two models."""
 
-    layer: int
-    matrix: str
+    layer: int  # counted from 1
+    matrix: str  # key of MATRICES
     first: float  # ‖σ‖ of the first model
     second: float
     distance: float  # d
 
 
 def layer_matrices(tensors: Mapping[str, Tensor], name: str) -> Layers:
-    """The six matrices of each layer, from the first one on, of tensors named as in fairseq's ``TransformerEncoder``.
+    """Collect the six matrices of each layer, from the first layer on.
 
-    Raises ValueError: no layers, or a matrix is missing.
+    Args:
+        tensors: with names as in fairseq's ``TransformerEncoder``.
+        name: of the model, for messages.
+
+    Raises:
+        ValueError: no layers, or a matrix is missing.
     """
-    numbers = {int(found.group(1)) for found in (re.match(r"layers\.(\d+)\.", key) for key in tensors) if found}
-    if not numbers:
+    matches = [re.match(r"layers\.(\d+)\.", key) for key in tensors]
+    count = max((int(match.group(1)) + 1 for match in matches if match), default=0)
+    if not count:
         raise ValueError(f"{name}: has no encoder layers")
     layers: Layers = []
-    for number in range(max(numbers) + 1):
+    for number in range(count):
         keys = {matrix: f"layers.{number}.{inner}.weight" for matrix, inner in MATRICES.items()}
         missing = [key for key in keys.values() if key not in tensors]
         if missing:
@@ -66,10 +73,17 @@ def layer_matrices(tensors: Mapping[str, Tensor], name: str) -> Layers:
 
 
 def singular_values(matrix: Tensor, name: str) -> Tensor:
-    """(min(rows, columns),) float64: from the largest to the smallest.
+    """Compute singular values, from the largest to the smallest.
 
-    Raises ValueError: entries that are not finite, or a decomposition that did not converge to the norm of the matrix; begins with
-    ``name``.
+    Args:
+        name: of the matrix, for messages.
+
+    Returns:
+        (min(rows, columns),) float64.
+
+    Raises:
+        ValueError: entries that are not finite, or a decomposition that did not converge to the
+            norm of the matrix.
     """
     exact = matrix.double()
     if not bool(torch.isfinite(exact).all()):
@@ -78,9 +92,11 @@ def singular_values(matrix: Tensor, name: str) -> Tensor:
         values = torch.linalg.svdvals(exact)
     except torch.linalg.LinAlgError as error:
         raise ValueError(f"{name}: {error}") from None
-    sums = float(values.norm()), float(torch.linalg.matrix_norm(exact))
-    if not math.isclose(*sums, rel_tol=TOLERANCE, abs_tol=1e-12):
-        raise ValueError(f"{name}: ‖σ‖ is {sums[0]:.6g}, the Frobenius norm {sums[1]:.6g}; valid: equal")
+    sigma, frobenius = float(values.norm()), float(torch.linalg.matrix_norm(exact))
+    if not math.isclose(sigma, frobenius, rel_tol=TOLERANCE, abs_tol=1e-12):
+        raise ValueError(
+            f"{name}: ‖σ‖ is {sigma:.6g}, the Frobenius norm {frobenius:.6g}; valid: equal"
+        )
     return values
 
 
@@ -88,71 +104,86 @@ def compare(first: Layers, second: Layers, names: Sequence[str]) -> List[Compari
     """Compare the matrices of two models, each from :func:`layer_matrices`.
 
     Raises:
-        ValueError: other numbers of layers; other shapes, naming the layer, the matrix and both shapes.
+        ValueError: other numbers of layers, or other shapes.
 
     Source: Ji et al. 2024, section 3.3 and Table 5.
     """
+    check_shapes(first, second, names)
+    comparisons = []
+    for number, (ours, theirs) in enumerate(zip(first, second), start=1):
+        logger.info("layer %d of %d", number, len(first))
+        for matrix in MATRICES:
+            x = singular_values(ours[matrix], f"{names[0]}, layer {number}, {matrix}")
+            y = singular_values(theirs[matrix], f"{names[1]}, layer {number}, {matrix}")
+            norms = float(x.norm()), float(y.norm())
+            comparisons.append(Comparison(number, matrix, *norms, float((x - y).norm())))
+    return comparisons
+
+
+def check_shapes(first: Layers, second: Layers, names: Sequence[str]) -> None:
+    """Raise ValueError, naming layer, matrix and both shapes, unless all shapes are equal."""
     valid = "valid: two models of one shape"
     if len(first) != len(second):
         raise ValueError(f"{names[0]} has {len(first)} layers, {names[1]} {len(second)}; {valid}")
-    for number, (one, other) in enumerate(zip(first, second), start=1):
+    for number, (ours, theirs) in enumerate(zip(first, second), start=1):
         for matrix, inner in MATRICES.items():
-            a, b = tuple(one[matrix].shape), tuple(other[matrix].shape)
-            if a != b:
-                where = f"layer {number}, {matrix} ({inner}.weight)"
-                raise ValueError(f"{where}: {names[0]} has the shape {a}, {names[1]} {b}; {valid}")
-    found = []
-    for number, pair in enumerate(zip(first, second), start=1):
-        logger.info("layer %d of %d", number, len(first))
-        for matrix in MATRICES:
-            x, y = (
-                singular_values(side[matrix], f"{name}, layer {number}, {matrix}") for name, side in zip(names, pair)
-            )
-            found.append(Comparison(number, matrix, float(x.norm()), float(y.norm()), float((x - y).norm())))
-    return found
+            x, y = tuple(ours[matrix].shape), tuple(theirs[matrix].shape)
+            if x != y:
+                matrix_name = f"layer {number}, {matrix} ({inner}.weight)"
+                raise ValueError(
+                    f"{matrix_name}: {names[0]} has the shape {x}, {names[1]} {y}; {valid}"
+                )
 
 
-def render(found: Sequence[Comparison], names: Sequence[str]) -> str:
-    """The table: for each layer a row of ‖σ‖ for each model, and a row of d, as in the paper's Table 5 turned."""
+def render(comparisons: Sequence[Comparison], names: Sequence[str]) -> str:
+    """Format the table: for each layer a row of ‖σ‖ for each model, and a row of d.
+
+    It is the paper's Table 5, turned.
+    """
     rows = []
-    for layer in dict.fromkeys(one.layer for one in found):
-        here = [one for one in found if one.layer == layer]
-        rows.append([str(layer), f"‖σ‖ {names[0]}", *(f"{one.first:.2f}" for one in here)])
-        rows.append(["", f"‖σ‖ {names[1]}", *(f"{one.second:.2f}" for one in here)])
-        rows.append(["", "d", *(f"{one.distance:.2f}" for one in here)])
+    for layer in dict.fromkeys(entry.layer for entry in comparisons):
+        entries = [entry for entry in comparisons if entry.layer == layer]
+        rows.append([str(layer), f"‖σ‖ {names[0]}", *(f"{entry.first:.2f}" for entry in entries)])
+        rows.append(["", f"‖σ‖ {names[1]}", *(f"{entry.second:.2f}" for entry in entries)])
+        rows.append(["", "d", *(f"{entry.distance:.2f}" for entry in entries)])
     return table(["layer", "", *MATRICES], rows, text_columns=2)
 
 
-def draw(path: str, found: Sequence[Comparison], names: Sequence[str]) -> None:
-    """Two panels over the layers: how much ‖σ‖ rose, and d; a line for each matrix. 0 is in both, to tell a rise from a fall."""
-
-    def panel(title: str, label: str, value: Callable[[Comparison], float]) -> plots.Panel:
-        lines = [plots.Line(matrix, [value(one) for one in found if one.matrix == matrix]) for matrix in MATRICES]
-        values = [0.0, *(value for line in lines for value in line.values)]
-        margin = 0.05 * (max(values) - min(values)) or 1.0
-        return plots.Panel(title, label, lines, (min(values) - margin, max(values) + margin))
-
-    rise = f"‖σ‖ of {names[1]} minus that of {names[0]}"
+def draw(path: str, comparisons: Sequence[Comparison], names: Sequence[str]) -> None:
+    """Draw two panels over the layers, the rise of ‖σ‖ and d, with a line for each matrix."""
+    rises: Dict[str, List[float]] = {matrix: [] for matrix in MATRICES}
+    distances: Dict[str, List[float]] = {matrix: [] for matrix in MATRICES}
+    for entry in comparisons:
+        rises[entry.matrix].append(entry.second - entry.first)
+        distances[entry.matrix].append(entry.distance)
     panels = [
-        panel(rise, "difference of ‖σ‖", lambda one: one.second - one.first),
-        panel("distance of the singular values", "d", lambda one: one.distance),
+        _panel(f"‖σ‖ of {names[1]} minus that of {names[0]}", "difference of ‖σ‖", rises),
+        _panel("distance of the singular values", "d", distances),
     ]
-    layers = list(dict.fromkeys(one.layer for one in found))
+    layers = list(dict.fromkeys(entry.layer for entry in comparisons))
     plots.draw_lines(path, panels, layers, "layer", f"singular values: {names[0]} and {names[1]}")
+
+
+def _panel(title: str, label: str, numbers: Mapping[str, Sequence[float]]) -> plots.Panel:
+    """Collect the lines of a panel; 0 is always in it, to tell a rise from a fall."""
+    lines = [plots.Line(matrix, values) for matrix, values in numbers.items()]
+    values = [0.0, *(value for line in lines for value in line.values)]
+    margin = 0.05 * (max(values) - min(values)) or 1.0
+    return plots.Panel(title, label, lines, (min(values) - margin, max(values) + margin))
 
 
 def work(args: argparse.Namespace) -> None:
     """Compute, print and write."""
     names = names_of_sides([args.model, args.model_b])
-    sides = [
-        layer_matrices(read_encoder(path, heads=heads).tensors, name)
-        for path, name, heads in zip((args.model, args.model_b), names, (args.heads, args.heads_b or args.heads))
-    ]
-    found = compare(sides[0], sides[1], names)
-    say(f"Singular values of {names[0]} and {names[1]}\n\n{render(found, names)}")
-    write_json(args.json, {"models": names, "rows": [one._asdict() for one in found]})
+    first = layer_matrices(read_encoder(args.model, heads=args.heads).tensors, names[0])
+    heads = args.heads_b or args.heads
+    second = layer_matrices(read_encoder(args.model_b, heads=heads).tensors, names[1])
+    comparisons = compare(first, second, names)
+    say(f"Singular values of {names[0]} and {names[1]}\n\n{render(comparisons, names)}")
+    rows = [entry._asdict() for entry in comparisons]
+    write_json(args.json, {"models": names, "rows": rows})
     if args.plot is not None:
-        draw(args.plot, found, names)
+        draw(args.plot, comparisons, names)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Sentences of files as token rows of a pretrained encoder."""
+"""Text of files, and its sentences as token rows of a pretrained encoder."""
 
 import logging
 import os
@@ -10,14 +10,16 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from ..understanding.inputs import InputFormat
+from .report import named_paths
 
 logger = logging.getLogger(__name__)
 
 
 def read_lines(path: str, limit: Optional[int] = None) -> List[str]:
-    """The lines of a UTF-8 file, at most ``limit`` from its beginning; only LF (or CR LF) ends a line.
+    """Read the lines of a UTF-8 file, at most ``limit``; only LF (or CR LF) ends a line.
 
-    Raises ValueError: no such file, an empty one, or one that is not UTF-8.
+    Raises:
+        ValueError: no such file, an empty one, or one that is not UTF-8.
     """
     if not os.path.isfile(path):
         raise ValueError(f"{path}: no such file")
@@ -31,39 +33,59 @@ def read_lines(path: str, limit: Optional[int] = None) -> List[str]:
                     break
                 lines.append(line.rstrip("\r\n"))
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: is not UTF-8 after line {len(lines)} ({error.reason})") from None
+        message = f"{path}: is not UTF-8 after line {len(lines)} ({error.reason})"
+        raise ValueError(message) from None
     if not lines:
         raise ValueError(f"{path}: is empty; valid: one sentence per line")
     return lines
 
 
+def named_files(items: Sequence[str], option: str) -> Dict[str, str]:
+    """Parse ``en=FILE de=FILE`` into a dictionary, in that order; see ``report.named_paths``."""
+    return named_paths(items, option, "as en=FILE de=FILE, each language once", "LANG=FILE")
+
+
+def row_parallel(texts: Dict[str, List[str]], option: str) -> None:
+    """Raise ValueError, with the numbers of lines, unless all texts have equally many."""
+    counts = {language: len(lines) for language, lines in texts.items()}
+    if len(set(counts.values())) > 1:
+        numbers = ", ".join(f"{language} {count}" for language, count in counts.items())
+        raise ValueError(
+            f"{option}: the texts need equal numbers of lines, one per sentence; got {numbers}"
+        )
+
+
 def load_segmenter(path: str) -> Any:
-    """A sentencepiece model. Raises ValueError: no such file, or no sentencepiece model."""
+    """Load a sentencepiece model. Raises ValueError: no such file, or no sentencepiece model."""
     if not os.path.isfile(path):
         raise ValueError(f"--sentencepiece {path}: no such file")
     try:
-        return sentencepiece.SentencePieceProcessor(model_file=path)  # an empty model_proto would be no error
+        # By path: an empty model_proto would be no error.
+        return sentencepiece.SentencePieceProcessor(model_file=path)
     except (RuntimeError, OSError) as error:
-        raise ValueError(f"--sentencepiece {path}: not a sentencepiece model ({error})") from None
+        message = f"--sentencepiece {path}: not a sentencepiece model ({error})"
+        raise ValueError(message) from None
 
 
 class TextInputs:
-    """Turns sentences into what an encoder reads.
+    """Turn sentences into token rows of an encoder.
 
     Args:
-        dictionary: of the pieces; the symbols of ``languages`` are added to it, in their order, where it lacks them.
-        segmenter: sentencepiece model; None where lines are pieces already, separated by spaces.
+        dictionary: of the pieces; symbols of ``languages`` that it lacks are added, in their order.
+        segmenter: sentencepiece model; None if lines are pieces already, separated by spaces.
         input_format: one of ``understanding.inputs.INPUT_FORMATS``.
-        max_positions: tokens of an input, at most; longer ones are cut, which is logged.
+        max_positions: largest number of tokens of an input; longer ones are cut, which is logged.
         vocab_size: rows of the encoder's embedding.
         languages: of the model, in their order, as ``de_DE``.
         template: symbol of a language, as ``[{}]``.
-        codes: languages of the text that ``languages`` names otherwise, as ``{"de": "deu_Latn"}``; ``de`` is found in ``de_DE``
-            without.
-        max_unknown: share of unknown pieces above which text, model and dictionary hardly belong together.
+        codes: languages of the text that ``languages`` names otherwise, as ``{"de": "deu_Latn"}``;
+            ``de`` matches ``de_DE`` without an entry.
+        max_unknown: largest share of unknown pieces, in [0, 1]; above it text, model and dictionary
+            hardly belong together.
 
     Raises:
-        ValueError: the dictionary has more entries than the embedding has rows; an option out of range.
+        ValueError: the dictionary has more entries than the embedding has rows, or an option is out
+            of range.
     """
 
     def __init__(
@@ -85,54 +107,71 @@ class TextInputs:
             dictionary.add_symbol(template.format(language))
         if len(dictionary) > vocab_size:
             raise ValueError(
-                f"--dict has {len(dictionary)} entries with its special symbols and {len(languages)} languages, but the model "
-                f"only {vocab_size} rows; valid: the dictionary that the model was trained with"
+                f"--dict has {len(dictionary)} entries with its special symbols and "
+                f"{len(languages)} languages, but the model only {vocab_size} rows; valid: the "
+                "dictionary that the model was trained with"
             )
         self.dictionary, self.segmenter, self.max_positions = dictionary, segmenter, max_positions
         self.languages, self.template, self.codes = list(languages), template, dict(codes or {})
         self.max_unknown = max_unknown
 
     def rows(self, lines: Sequence[str], language: str, name: str) -> List[Tensor]:
-        """Token rows (S,), int64, one for each line; ``name`` is that of the text, for messages.
+        """Convert lines to token rows (S,) int64.
 
-        Raises ValueError: too many unknown pieces, or a language without a symbol where the format needs one.
+        Args:
+            language: of the lines.
+            name: of the text, for messages.
+
+        Raises:
+            ValueError: too many unknown pieces, or a language without a symbol where the format
+                needs one.
         """
         symbol = self.symbol(language) if self.input_format.needs_language else None
         room = self.max_positions - self.input_format.added(1)
-        found, pieces, unknown, cut, empty = [], 0, 0, 0, 0
+        rows, pieces, unknown, cut_count, empty = [], 0, 0, 0, 0
         for line in lines:
-            split = line.split() if self.segmenter is None else self.segmenter.encode(line, out_type=str)
-            tokens = torch.tensor([self.dictionary.index(piece) for piece in split], dtype=torch.long)
+            tokens = self._pieces(line)
             pieces += len(tokens)
             unknown += int(tokens.eq(self.dictionary.unk()).sum())
-            cut += len(tokens) > room
+            cut_count += len(tokens) > room
             empty += not len(tokens)
-            found.append(self.input_format.assemble([tokens], self.max_positions, symbol).tokens)
+            assembled = self.input_format.assemble([tokens], self.max_positions, symbol)
+            rows.append(assembled.tokens)
         if unknown > self.max_unknown * pieces:
             raise ValueError(
-                f"{name}: {unknown} of {pieces} pieces are unknown, more than --max-unknown {self.max_unknown}; valid: text, "
-                "--sentencepiece and --dict that belong together"
+                f"{name}: {unknown} of {pieces} pieces are unknown, more than --max-unknown "
+                f"{self.max_unknown}; valid: text, --sentencepiece and --dict that belong together"
             )
-        logger.info(
-            "%s: %d sentences, %.1f tokens each, %.2f %% of the pieces unknown", name, len(found),
-            sum(map(len, found)) / len(found), 100 * unknown / max(pieces, 1)
-        )  # fmt: skip
-        if cut or empty:
-            logger.warning("%s: %d sentences cut to %d tokens, %d empty", name, cut, self.max_positions, empty)
-        return found
+        mean, share = sum(map(len, rows)) / len(rows), 100 * unknown / max(pieces, 1)
+        text = "%s: %d sentences, %.1f tokens each, %.2f %% of the pieces unknown"
+        logger.info(text, name, len(rows), mean, share)
+        if cut_count or empty:
+            text = "%s: %d sentences cut to %d tokens, %d empty"
+            logger.warning(text, name, cut_count, self.max_positions, empty)
+        return rows
+
+    def _pieces(self, line: str) -> Tensor:
+        """Look up the ids (S,) of the pieces of a line."""
+        if self.segmenter is None:
+            pieces = line.split()
+        else:
+            pieces = self.segmenter.encode(line, out_type=str)
+        return torch.tensor([self.dictionary.index(piece) for piece in pieces], dtype=torch.long)
 
     def symbol(self, language: str) -> int:
-        """Id of the symbol of a language. Raises ValueError: none, or several."""
-        wanted = self.codes.get(language, language)
-        found = [one for one in self.languages if one == wanted]
-        if not found and language not in self.codes:
-            found = [one for one in self.languages if one.split("_")[0] == wanted]
-        names = [self.template.format(one) for one in (found if self.languages else [wanted])]
+        """Look up the id of a language's symbol. Raises ValueError if there are none or several."""
+        code = self.codes.get(language, language)
+        matches = [name for name in self.languages if name == code]
+        if not matches and language not in self.codes:
+            matches = [name for name in self.languages if name.split("_")[0] == code]
+        names = [self.template.format(name) for name in (matches if self.languages else [code])]
         ids = [self.dictionary.index(name) for name in names]
         if len(ids) != 1 or ids[0] == self.dictionary.unk():
             raise ValueError(
-                f"language {language}: --input-format {self.input_format.name} needs the symbol of one language, found "
-                f"{', '.join(names) or 'none'} in --langs {','.join(self.languages) or '(empty)'} and the dictionary; valid: "
-                "--langs with the model's languages in their order, and --language-codes de=CODE where they have other names"
+                f"language {language}: --input-format {self.input_format.name} needs the symbol of "
+                f"one language, found {', '.join(names) or 'none'} in --langs "
+                f"{','.join(self.languages) or '(empty)'} and the dictionary; valid: --langs with "
+                "the model's languages in their order, and --language-codes de=CODE where they "
+                "have other names"
             )
         return ids[0]

@@ -1,4 +1,7 @@
-"""Models that write from left to right: stock-shaped transformers and DeltaLM, an encoder and one decoding step as graphs."""
+"""Models that write from left to right: an encoder and one decoding step as graphs.
+
+They are transformers of the stock shape, and DeltaLM.
+"""
 
 from typing import Any, Dict, Iterator, List, Sequence
 
@@ -21,9 +24,9 @@ from fairseq.search import BeamSearch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
+from ..baselines.from_masked_lm import XLMREncoder
 from ..deltalm.layer import InterleavedDecoderLayer
 from ..deltalm.model import InterleavedDecoder
-from ..models.baselines.transformer_from_xlmr import XLMREncoder
 from ..translate import Translator
 from . import text
 from .folder import Content
@@ -32,60 +35,74 @@ from .stock_graphs import EncoderGraph, StepGraph
 
 MODELS = (TransformerModelBase,)
 
-KNOWN = {
+SUPPORTED = {
     "encoder": (TransformerEncoderBase, TransformerEncoder, XLMREncoder),
     "decoder": (TransformerDecoderBase, TransformerDecoder, InterleavedDecoder),
     "encoder layer": (TransformerEncoderLayerBase, TransformerEncoderLayer),
-    "decoder layer": (TransformerDecoderLayerBase, TransformerDecoderLayer, InterleavedDecoderLayer),
+    "decoder layer": (
+        TransformerDecoderLayerBase,
+        TransformerDecoderLayer,
+        InterleavedDecoderLayer,
+    ),
 }
-"""Classes whose computation the graphs have; of others, subclasses among them, nobody knows what they compute."""
+"""Classes whose computation the graphs have; their subclasses may compute something else."""
 
-SENTENCES, SOURCE, BEAMS, ROWS, WRITTEN, WIDTH = 3, 7, 2, 5, 6, 4  # sizes of the examples that graphs are traced with
+# Sizes of the examples that graphs are traced with.
+SENTENCES, SOURCE, BEAMS, ROWS, WRITTEN, WIDTH = 3, 7, 2, 5, 6, 4
 
 
 def content(translator: Translator, pairs: Sequence[text.Pair]) -> Content:
-    """The folder of a model that writes from left to right.
+    """Describe the folder of a model that writes from left to right.
 
-    Raises ValueError: parts of the model or options of the search that the runtime does not have.
+    Raises:
+        ValueError: parts of the model or options of the search that the runtime does not have.
     """
-    model = translator.model
+    model, generator = translator.model, translator.generator
     check(model)
     description = text.describe(translator, pairs)
-    description["search"] = search(translator.generator)
+    description["search"] = search(generator)
     limits = description["limits"]
-    limits["target_tokens"] = int(translator.generator.max_len)
-    if isinstance(model.encoder, XLMREncoder):  # it puts <s> before a source itself, and leaves room for it
+    limits["target_tokens"] = int(generator.max_len)
+    if isinstance(model.encoder, XLMREncoder):  # it adds <s> to a source, and leaves room for it
         limits["source_tokens"] += 1
     ignored = set(description["ignored"])
     for pair in description["pairs"]:
-        ignored.update(target_side(translator, pair))
+        ignored.update(complete_pair(translator, pair))
     description["ignored"] = sorted(ignored)
-    made = graphs(model, limits["source_tokens"], limits["target_tokens"])
-    return Content("encoder_decoder", architecture(model), model, made, text.files(translator), description)
+    return Content(
+        kind="encoder_decoder",
+        architecture=architecture(model),
+        model=model,
+        graphs=graphs(model, limits["source_tokens"], limits["target_tokens"]),
+        files=text.files(translator),
+        description=description,
+    )
 
 
 def architecture(model: nn.Module) -> str:
-    """The registered name of the model."""
-    return next((name for name, kind in MODEL_REGISTRY.items() if kind is type(model)), type(model).__name__)
+    """Return the registered name of the model."""
+    kind = type(model)
+    names = (name for name, registered in MODEL_REGISTRY.items() if registered is kind)
+    return next(names, kind.__name__)
 
 
-# ---- What can be exported. ----
+# ---- Models that can be exported. ----
 
 
 def check(model: Any) -> None:
-    """Raise ValueError, naming all that the graphs do not have, where a model is not of the stock transformer's shape."""
-    found = list(dict.fromkeys(_unsupported(model)))
-    if found:
+    """Raise ValueError, naming all unsupported parts, unless the graphs have a model's parts."""
+    parts = list(dict.fromkeys(_unsupported(model)))
+    if parts:
         raise ValueError(
-            f"MODEL: a {type(model).__name__} cannot be exported with {', '.join(found)}; valid: encoders and decoders of "
-            "the stock transformer's or DeltaLM's shape"
+            f"MODEL: a {type(model).__name__} cannot be exported with {', '.join(parts)}; valid: "
+            "encoders and decoders of the stock transformer's or DeltaLM's shape"
         )
 
 
 def _unsupported(model: Any) -> Iterator[str]:
     for side in ("encoder", "decoder"):
         part = getattr(model, side)
-        if type(part) not in KNOWN[side]:
+        if type(part) not in SUPPORTED[side]:
             yield f"{side} {type(part).__name__}"
             continue
         if part.quant_noise is not None:
@@ -106,7 +123,7 @@ def _unsupported(model: Any) -> Iterator[str]:
 
 
 def _unsupported_in_layer(layer: Any, kind: str) -> Iterator[str]:
-    if type(layer) not in KNOWN[kind]:
+    if type(layer) not in SUPPORTED[kind]:
         yield f"{kind} {type(layer).__name__}"
         return
     if layer.quant_noise:
@@ -117,17 +134,26 @@ def _unsupported_in_layer(layer: Any, kind: str) -> Iterator[str]:
             yield "no_cross_attention"
         else:
             attentions.append(layer.encoder_attn)
-        names = {"scale_attn": layer.attn_ln, "scale_heads": layer.c_attn, "scale_fc": layer.ffn_layernorm}
-        yield from (name for name, part in {**names, "scale_resids": layer.w_resid}.items() if part is not None)
+        scales = {
+            "scale_attn": layer.attn_ln,
+            "scale_heads": layer.c_attn,
+            "scale_fc": layer.ffn_layernorm,
+            "scale_resids": layer.w_resid,
+        }
+        yield from (name for name, part in scales.items() if part is not None)
     for attention in attentions:
         if attention.use_xformers or attention.bias_k is not None or attention.add_zero_attn:
             yield "an attention of another kind (xformers, added keys)"
 
 
 def search(generator: Any) -> Dict[str, Any]:
-    """The entry ``search`` of ``model.json``. Raises ValueError: a search that the runtime does not have."""
+    """Make the entry ``search`` of ``model.json``.
+
+    Raises:
+        ValueError: a search that the runtime does not have.
+    """
     kind = type(getattr(generator, "search", None))
-    others = {
+    unsupported = {
         f"generator {type(generator).__name__}": type(generator) is not SequenceGenerator,
         f"search {kind.__name__}": kind is not BeamSearch,
         "--temperature": getattr(generator, "temperature", 1.0) != 1.0,
@@ -136,9 +162,9 @@ def search(generator: Any) -> Dict[str, Any]:
         "--lm-path": getattr(generator, "lm_model", None) is not None,
         "suppressed tokens": getattr(generator, "token_indices_to_suppress", None) is not None,
     }
-    found = [name for name, there in others.items() if there]
-    if found:
-        raise ValueError(f"{', '.join(found)}: the runtime has beam search alone; valid: without")
+    names = [name for name, is_set in unsupported.items() if is_set]
+    if names:
+        raise ValueError(f"{', '.join(names)}: the runtime has beam search alone; valid: without")
     return {
         "beam": int(generator.beam_size),
         "lenpen": float(generator.len_penalty),
@@ -150,34 +176,53 @@ def search(generator: Any) -> Dict[str, Any]:
     }
 
 
-# ---- What stands around the text. ----
+# ---- Symbols around the text. ----
 
 
 class _Recorder:
-    """Takes the place of a generator to see what a task asks of it."""
+    """Stand-in for a generator that records what a task asks of it."""
+
+    def __init__(self) -> None:
+        self.prefix: List[int] = []
+        self.start: Any = None
 
     def generate(
-        self, models: Any, sample: Any, prefix_tokens: Any = None, constraints: Any = None, bos_token: Any = None
+        self,
+        models: Any,
+        sample: Any,
+        prefix_tokens: Any = None,
+        constraints: Any = None,
+        bos_token: Any = None,
     ) -> Any:
-        self.prefix, self.start = [] if prefix_tokens is None else prefix_tokens[0].tolist(), bos_token
+        """Record the beginning of a target."""
+        if prefix_tokens is not None:
+            self.prefix = prefix_tokens[0].tolist()
+        self.start = bos_token
         return []
 
 
-def target_side(translator: Translator, pair: Dict[str, Any]) -> List[int]:
-    """Complete an entry of ``pairs``: what the task lets a target begin and end with. Returns the ids that are no text of it."""
-    task, model = text.task_of(translator.task, (pair["source"], pair["target"])), translator.model
+def complete_pair(translator: Translator, pair: Dict[str, Any]) -> List[int]:
+    """Add the beginning and the end of a target to an entry of ``pairs``.
+
+    Returns:
+        Ids in outputs that are not text.
+    """
+    model = translator.model
+    task = text.task_of(translator.task, (pair["source"], pair["target"]))
     generator = task.build_generator([model], translator.cfg.generation)
-    source = torch.tensor([[*pair["source_prefix"], task.source_dictionary.nspecial, *pair["source_suffix"]]])
+    piece = task.source_dictionary.nspecial
+    source = torch.tensor([[*pair["source_prefix"], piece, *pair["source_suffix"]]])
+    net_input = {"src_tokens": source, "src_lengths": torch.tensor([source.size(1)])}
     recorder = _Recorder()
-    task.inference_step(
-        recorder, [model], {"net_input": {"src_tokens": source, "src_lengths": torch.tensor([source.size(1)])}}
-    )
+    task.inference_step(recorder, [model], {"net_input": net_input})
     start = generator.eos if recorder.start is None else recorder.start
     pair["target_prefix"] = [int(start), *recorder.prefix]
     if generator.eos != task.target_dictionary.eos():
         pair["eos"] = int(generator.eos)
-    if isinstance(model.encoder, XLMREncoder) and pair["source_prefix"][:1] != [model.encoder.dictionary.bos()]:
-        pair["source_prefix"] = [model.encoder.dictionary.bos(), *pair["source_prefix"]]
+    if isinstance(model.encoder, XLMREncoder):
+        bos = model.encoder.dictionary.bos()
+        if pair["source_prefix"][:1] != [bos]:
+            pair["source_prefix"] = [bos, *pair["source_prefix"]]
     return [int(symbol) for symbol in generator.symbols_to_strip_from_output]
 
 
@@ -185,20 +230,26 @@ def target_side(translator: Translator, pair: Dict[str, Any]) -> List[int]:
 
 
 def graphs(model: Any, source_tokens: int, target_tokens: int) -> Dict[str, Graph]:
-    """``encoder`` and ``step`` of a model that :func:`check` accepts, for sources and targets of at most so many tokens."""
+    """Make the graphs ``encoder`` and ``step`` of a model that :func:`check` accepts.
+
+    Args:
+        source_tokens, target_tokens: longest source and target.
+    """
     encoder, step = EncoderGraph(model, source_tokens), StepGraph(model, target_tokens)
-    pad, words = int(model.encoder.padding_idx), model.decoder.output_projection.out_features
+    pad = int(model.encoder.padding_idx)
     source = torch.full((SENTENCES, SOURCE), pad + 1)
     source[1, SOURCE - 2 :] = pad
     with torch.no_grad():
         cross = [part.contiguous() for part in encoder(source)]
     layers = len(cross) // 2
-    both = [f"{side}.{layer}" for side in ("keys", "values") for layer in range(layers)]
+    names = [f"{kind}.{layer}" for kind in ("keys", "values") for layer in range(layers)]
     attention = model.decoder.layers[0].self_attn
-    caches = [torch.zeros(ROWS, attention.num_heads, WRITTEN, attention.head_dim) for _ in both]
+    caches = [torch.zeros(ROWS, attention.num_heads, WRITTEN, attention.head_dim) for _ in names]
     inputs: Dict[str, Any] = {
-        **{name: torch.zeros((SENTENCES, BEAMS), dtype=torch.int64) for name in ("tokens", "order", "forced")},
-        "penalty": torch.zeros(words),
+        "tokens": torch.zeros((SENTENCES, BEAMS), dtype=torch.int64),
+        "order": torch.zeros((SENTENCES, BEAMS), dtype=torch.int64),
+        "forced": torch.zeros((SENTENCES, BEAMS), dtype=torch.int64),
+        "penalty": torch.zeros(model.decoder.output_projection.out_features),
         "width": torch.zeros(WIDTH),
         "source": source,
         "cross_keys": cross[:layers],
@@ -207,14 +258,19 @@ def graphs(model: Any, source_tokens: int, target_tokens: int) -> Dict[str, Grap
         "self_values": caches[layers:],
     }
     varying = {
-        **dict.fromkeys(("tokens", "order", "forced", "source"), (0, 1)),
+        "tokens": (0, 1),
+        "order": (0, 1),
+        "forced": (0, 1),
+        "source": (0, 1),
         "width": (0,),
         "cross_keys": (0, 3),
         "cross_values": (0, 2),
-        **dict.fromkeys(("self_keys", "self_values"), (0, 2)),
+        "self_keys": (0, 2),
+        "self_values": (0, 2),
     }
-    outputs = ["scores", "ids", "forced_scores", *(f"new_self_{name}" for name in both)]
+    cross_names = [f"cross_{name}" for name in names]
+    outputs = ["scores", "ids", "forced_scores", *(f"new_self_{name}" for name in names)]
     return {
-        "encoder": Graph(encoder, {"source": source}, {"source": (0, 1)}, [f"cross_{name}" for name in both]),
+        "encoder": Graph(encoder, {"source": source}, {"source": (0, 1)}, cross_names),
         "step": Graph(step, inputs, varying, outputs),
     }

@@ -1,8 +1,8 @@
-"""Encoders: those of the understanding tasks with their heads, and the encoder alone of whatever pretrained model has one."""
+"""Encoders: of understanding tasks, with their heads, and of pretrained models."""
 
 import logging
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq import checkpoint_utils
@@ -23,42 +23,46 @@ from ..understanding.task import NLUTask
 from . import text
 from .folder import Content
 from .graphs import Graph
-from .rows import entries_of, places_of
 from .stock_graphs import StatesGraph
 
 logger = logging.getLogger(__name__)
 
 PRETRAINING = ("veco_pretraining", "tlm_pretraining")
-"""Tasks whose models are exported as encoders without being asked: they do not translate."""
+"""Tasks whose models are exported as encoders without ``--encoder``: they do not translate."""
 FORMATS = {"xlmr": "xlmr", "bert": "bert", "deltalm": "xlmr"}
-"""Family -> what stands around a text, where the file has no task that says it."""
+"""Family -> input format, if the file has no task that names it."""
 HEADS: Tuple[Tuple[Any, str], ...] = (
     (RelevanceRankingTask, "ranking"),
     (TokenClassificationTask, "tokens"),
     (SpanQATask, "spans"),
     (NLUTask, "classification"),
 )
-"""Task -> what its head is for; the first that fits."""
-OTHERS = {"codes.bpe": "fastBPE", "vocab.txt": "WordPiece"}
-"""What data_prep/nlu.sh leaves in its folder beside a sentencepiece model -> what makes such pieces."""
+"""Task and purpose of its head; the first task that fits counts."""
+UNSUPPORTED_PIECES = {"codes.bpe": "fastBPE", "vocab.txt": "WordPiece"}
+"""File that data_prep/nlu.sh leaves in place of a sentencepiece model -> tool that reads it."""
+WINDOWS = ("max_question", "window_stride", "max_answer")
+"""Options of span extraction in ``model.json``."""
 SENTENCES, LENGTH = 3, 7  # of the example that the graph is traced with
 
 
 class Understanding(NamedTuple):
-    """What is exported.
+    """An encoder, and all that ``model.json`` says of it.
 
     Attributes:
         symbols: entries of the vocabulary by their ids.
-        head: one of those of :data:`HEADS`, or ``states`` for none; ``module`` computes it.
-        languages: name -> id of its symbol, where the format of inputs needs one.
-        pieces: the sentencepiece model; None for a text in pieces.
+        max_tokens: longest input.
+        pieces: the sentencepiece model; None for text in pieces.
+        head: a purpose of :data:`HEADS`, or ``states`` for none.
+        module: the head.
+        languages: name -> id of its symbol, if the input format needs one.
+        windows: of :data:`WINDOWS`, name -> number.
     """
 
     encoder: TextEncoder
     symbols: Sequence[str]
     pooling: str
     format: str
-    longest: int
+    max_tokens: int
     pieces: Optional[Path]
     head: str = "states"
     module: Optional[nn.Module] = None
@@ -66,60 +70,86 @@ class Understanding(NamedTuple):
     languages: Sequence[Tuple[str, int]] = ()
     windows: Sequence[Tuple[str, int]] = ()
 
+    def description(self) -> Dict[str, Any]:
+        """Make the entries of ``model.json``."""
+        symbols = {
+            "bos": SPECIAL.index("<s>"),
+            "pad": SPECIAL.index("<pad>"),
+            "eos": SPECIAL.index("</s>"),
+            "unk": SPECIAL.index("<unk>"),
+        }
+        section: Dict[str, Any] = {
+            "head": self.head,
+            "labels": list(self.labels),
+            "format": self.format,
+            "pooling": self.pooling,
+            **dict(self.windows),
+            "languages": [{"name": name, "id": number} for name, number in self.languages],
+        }
+        return {
+            "vocabulary": dict.fromkeys(text.SIDES, "vocabulary.txt"),
+            "pieces": text.PIECES if self.pieces else None,
+            "symbols": symbols,
+            "limits": {"source_tokens": self.max_tokens},
+            "ignored": [],
+            "encoder": section,
+        }
+
+    def example(self) -> Tensor:
+        """Make rows of different lengths; the longest has as many tokens as the traced graph."""
+        layout = self.encoder.layout
+        tokens = torch.full((SENTENCES, LENGTH), len(SPECIAL))
+        tokens[:, -1] = layout.eos_idx
+        tokens[1, 3] = layout.eos_idx
+        tokens[1, 4:] = layout.padding_idx
+        return tokens
+
 
 def understands(path: Path) -> bool:
-    """Whether a checkpoint is one of the understanding tasks, or of a pre-training that makes an encoder."""
+    """Return True for an encoder: of an understanding task, or of a pre-training that makes one."""
     state = read_checkpoint(path)
-    return find_settings(state).get(LAYOUT_ENTRY) is not None or task_options(state).get("_name") in PRETRAINING
+    return _has_layout(state) or task_options(state).get("_name") in PRETRAINING
 
 
-def content(path: Path, data: Optional[str] = None, heads: Optional[int] = None, alone: bool = False) -> Content:
-    """The folder of an encoder.
+def _has_layout(state: Dict[str, Any]) -> bool:
+    """Return True for a checkpoint of an understanding task."""
+    return find_settings(state).get(LAYOUT_ENTRY) is not None
+
+
+def content(
+    path: Path,
+    data: Optional[str] = None,
+    heads: Optional[int] = None,
+    without_head: bool = False,
+) -> Content:
+    """Describe the folder of an encoder.
 
     Args:
-        data: where the dictionaries and the sentencepiece model are; None: beside the checkpoint, or where it was trained.
+        data: folder of the dictionaries and the sentencepiece model; None: beside the checkpoint,
+            or where it was trained.
         heads: attention heads, for files that do not tell.
-        alone: without the head that it may have.
+        without_head: leave out the head that it may have.
 
-    Raises ValueError: a model or a way to make pieces that the runtime does not have.
+    Raises:
+        ValueError: a model or a tokenizer that the runtime does not have.
     """
     state = read_checkpoint(path)
-    trained = find_settings(state).get(LAYOUT_ENTRY) is not None
-    found = _of_task(path, state, data) if trained and not alone else _pretrained(path, state, data, heads)
-    graph = EncoderGraph(found).eval()
-    lines = "".join(f"{symbol}\n" for symbol in found.symbols)
-    files: Dict[str, Union[str, Path]] = {"vocabulary.txt": lines}
-    files.update({text.PIECES: found.pieces} if found.pieces else {})
-    if not found.pieces:
-        logger.warning("%s: no sentencepiece model lies beside its dictionary: the runtime takes text in pieces", path)
-    outputs = ["states", *(["logits"] if found.module else [])]
-    graphs = {"encoder": Graph(graph, {"tokens": _example(found)}, {"tokens": (0, 1)}, outputs)}
-    name = str(find_settings(state).get("_name") or find_settings(state).get("arch") or found.encoder.layout.family)
-    return Content("encoder", name, graph, graphs, files, _described(found))
-
-
-def _described(found: Understanding) -> Dict[str, Any]:
-    symbols = {name: SPECIAL.index(entry) for name, entry in zip(("bos", "pad", "eos", "unk"), SPECIAL)}
-    section: Dict[str, Any] = {"head": found.head, "labels": list(found.labels), "format": found.format}
-    section.update(pooling=found.pooling, **dict(found.windows))
-    section["languages"] = [{"name": name, "id": number} for name, number in found.languages]
-    return {
-        "vocabulary": dict.fromkeys(text.SIDES, "vocabulary.txt"),
-        "pieces": text.PIECES if found.pieces else None,
-        "symbols": symbols,
-        "limits": {"source_tokens": found.longest},
-        "ignored": [],
-        "encoder": section,
-    }
-
-
-def _example(found: Understanding) -> Tensor:
-    """Rows of different lengths; the longest has as many tokens as the graph is traced with."""
-    pad, eos = found.encoder.layout.padding_idx, found.encoder.layout.eos_idx
-    tokens = torch.full((SENTENCES, LENGTH), len(SPECIAL))
-    tokens[:, -1] = eos
-    tokens[1, 3:] = torch.tensor([eos, *[pad] * (LENGTH - 4)])
-    return tokens
+    if _has_layout(state) and not without_head:
+        model = _of_task(path, state, data)
+    else:
+        model = _pretrained(path, state, data, heads)
+    graph = EncoderGraph(model).eval()
+    files: text.Files = {"vocabulary.txt": "".join(f"{symbol}\n" for symbol in model.symbols)}
+    if model.pieces:
+        files[text.PIECES] = model.pieces
+    else:
+        problem = "no sentencepiece model lies beside its dictionary"
+        logger.warning("%s: %s: the runtime takes text in pieces", path, problem)
+    outputs = ["states", "logits"] if model.module else ["states"]
+    graphs = {"encoder": Graph(graph, {"tokens": model.example()}, {"tokens": (0, 1)}, outputs)}
+    settings = find_settings(state)
+    name = settings.get("_name") or settings.get("arch") or model.encoder.layout.family
+    return Content("encoder", str(name), graph, graphs, files, model.description())
 
 
 # ---- The graph. ----
@@ -131,28 +161,34 @@ class Tokens(nn.Module):
     def __init__(self, encoder: TextEncoder):
         super().__init__()
         assert encoder.segment_embeddings is not None
+        layout = encoder.layout
         self.tokens, self.segments = encoder.embed_tokens, encoder.segment_embeddings
-        self.last, self.eos, self.pad = encoder.layout.segments - 1, encoder.layout.eos_idx, encoder.layout.padding_idx
+        self.last, self.eos, self.pad = layout.segments - 1, layout.eos_idx, layout.padding_idx
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(B, S) -> (B, S, C); types as of :meth:`TextEncoder.segment_types`."""
+        """Embed (B, S) -> (B, S, C); types as of :meth:`TextEncoder.segment_types`."""
         ends = tokens.eq(self.eos).long()
         types = (ends.cumsum(1) - ends).clamp(max=self.last).masked_fill(tokens.eq(self.pad), 0)
         return self.tokens(tokens) + self.segments(types)
 
 
 class EncoderGraph(StatesGraph):
-    """Tokens -> states of the last layer, and what the head computes of them."""
+    """Tokens -> states of the last layer, and the head's logits."""
 
-    def __init__(self, found: Understanding):
-        super().__init__(found.encoder, found.longest)
-        if found.encoder.segment_embeddings is not None:
-            self.words.tokens = Tokens(found.encoder)
-        self.head, self.pooling = found.module, found.pooling
-        self.of_sentences = found.head in ("classification", "ranking")
+    def __init__(self, model: Understanding):
+        super().__init__(model.encoder, model.max_tokens)
+        if model.encoder.segment_embeddings is not None:
+            self.words.tokens = Tokens(model.encoder)
+        self.head, self.pooling = model.module, model.pooling
+        self.of_sentences = model.head in ("classification", "ranking")
 
     def forward(self, tokens: Tensor) -> Any:
-        """(B, S) int64 -> (B, S, C); with a head also logits, (B, classes) of sentences or (B, S, classes) of tokens."""
+        """Encode (B, S) int64.
+
+        Returns:
+            (B, S, C); with a head also logits, (B, classes) of sentences or (B, S, classes) of
+            tokens.
+        """
         states = self.states(tokens)
         if self.head is None:
             return states
@@ -162,73 +198,96 @@ class EncoderGraph(StatesGraph):
         return states, self.head(pooled.unsqueeze(1))  # RoBERTa's head reads the first token
 
 
-# ---- What the files tell. ----
+# ---- Files. ----
 
 
-def _pretrained(path: Path, state: Dict[str, Any], data: Optional[str], heads: Optional[int]) -> Understanding:
-    """The encoder alone of whatever ``read_encoder`` reads. Raises ValueError: nothing tells what its rows mean."""
-    found = read_encoder(path, heads, "--heads")
-    layout = found.layout
+def _pretrained(
+    path: Path, state: Dict[str, Any], data: Optional[str], heads: Optional[int]
+) -> Understanding:
+    """Read the encoder alone of any model that ``read_encoder`` reads.
+
+    Raises:
+        ValueError: a family without a known input format, or no file that names the rows.
+    """
+    file = read_encoder(path, heads, "--heads")
+    layout = file.layout
     if layout.family not in FORMATS:
         raise ValueError(
-            f"MODEL {path}: is an encoder of the family {layout.family}, whose inputs have a language at a place that no file "
-            "tells; valid: one of an understanding task, or of XLM-R, VECO, BERT or DeltaLM"
+            f"MODEL {path}: is an encoder of the family {layout.family}, whose inputs have a "
+            "language at a place that no file tells; valid: one of an understanding task, or of "
+            "XLM-R, VECO, BERT or DeltaLM"
         )
-    places = places_of(state, path.parent, data)
-    entries: Sequence[str] = found.entries
+    places = text.places_of(state, path.parent, data)
+    entries: Sequence[str] = file.entries
     if data is not None or len(entries) != layout.vocab_size:
-        entries = entries_of(state, layout.vocab_size, places, f"MODEL {path}")
+        entries = text.entries_of(state, layout.vocab_size, places, f"MODEL {path}")
     if not entries:
         raise ValueError(
-            f"MODEL {path}: nothing tells what its {layout.vocab_size:,} rows mean; give --data, or put the dict.txt of its "
-            "training beside it"
+            f"MODEL {path}: nothing tells what its {layout.vocab_size:,} rows mean; give --data, "
+            "or put the dict.txt of its training beside it"
         )
-    encoder = load_text_encoder(path, heads)
-    family = layout.family
-    return Understanding(encoder, entries, DEFAULT_POOLING[family], FORMATS[family], layout.max_positions, _pieces(places))
+    return Understanding(
+        encoder=load_text_encoder(path, heads),
+        symbols=entries,
+        pooling=DEFAULT_POOLING[layout.family],
+        format=FORMATS[layout.family],
+        max_tokens=layout.max_positions,
+        pieces=_pieces(places),
+    )
 
 
 def _of_task(path: Path, state: Dict[str, Any], data: Optional[str]) -> Understanding:
-    """A checkpoint of an understanding task with its head. Raises ValueError: another task, or an architecture with a decoder."""
-    changed = {"data": data} if data else {}
-    models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides=changed)
+    """Load a checkpoint of an understanding task with its head.
+
+    Raises:
+        ValueError: another task, or an architecture with a decoder.
+    """
+    overrides = {"data": data} if data else {}
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(path)], arg_overrides=overrides
+    )
     model: Any = models[0].eval()
     if not isinstance(task, NLUTask):
         raise ValueError(
-            f"MODEL {path}: was trained with {type(task).__name__}; valid: an understanding task of this package, or --encoder"
+            f"MODEL {path}: was trained with {type(task).__name__}; valid: an understanding task "
+            "of this package, or --encoder"
         )
-    head = next(name for kind, name in HEADS if isinstance(task, kind))
     name = getattr(task.cfg, "classification_head_name", None) or getattr(task, "head", None)
-    module = {**model.classification_heads, **model.token_heads}[str(name)]
+    heads = {**model.classification_heads, **model.token_heads}
     windows: List[Tuple[str, int]] = []
     if isinstance(task, SpanQATask):
-        windows = [(one, int(getattr(task.cfg, one))) for one in ("max_question", "window_stride", "max_answer")]
+        windows = [(window, int(getattr(task.cfg, window))) for window in WINDOWS]
     languages: List[Tuple[str, int]] = []
     if task.input_format.needs_language:
-        names, symbols = task.languages.names, task.languages.symbols
-        languages = [(one, task.dictionary.index(symbol)) for one, symbol in zip(names, symbols)]
+        for language, symbol in zip(task.languages.names, task.languages.symbols):
+            languages.append((language, task.dictionary.index(symbol)))
     return Understanding(
-        model.encoder,
-        task.dictionary.symbols,
-        model.pooling,
-        task.input_format.name,
-        int(task.cfg.max_positions),
-        _pieces(places_of(state, path.parent, data)),
-        head,
-        module,
-        task.labels,
-        languages,
-        windows,
+        encoder=model.encoder,
+        symbols=task.dictionary.symbols,
+        pooling=model.pooling,
+        format=task.input_format.name,
+        max_tokens=int(task.cfg.max_positions),
+        pieces=_pieces(text.places_of(state, path.parent, data)),
+        head=next(purpose for kind, purpose in HEADS if isinstance(task, kind)),
+        module=heads[str(name)],
+        labels=task.labels,
+        languages=languages,
+        windows=windows,
     )
 
 
 def _pieces(places: Sequence[Path]) -> Optional[Path]:
-    """The sentencepiece model; None for words as they stand. Raises ValueError: pieces that the runtime cannot make."""
+    """Find the sentencepiece model; None for text that is split at spaces.
+
+    Raises:
+        ValueError: pieces that the runtime cannot make.
+    """
     for place in places:
-        found = sentencepiece_in(place)
-        for name, kind in OTHERS.items() if found is None else ():
+        segmenter = sentencepiece_in(place)
+        if segmenter is not None:
+            return segmenter
+        for name, tool in UNSUPPORTED_PIECES.items():
             if (place / name).is_file():
-                raise ValueError(f"{place / name}: the runtime has no {kind}; valid: a sentencepiece model, or none")
-        if found is not None:
-            return found
+                valid = "a sentencepiece model, or none"
+                raise ValueError(f"{place / name}: the runtime has no {tool}; valid: {valid}")
     return None

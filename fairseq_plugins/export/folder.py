@@ -1,4 +1,4 @@
-"""The folder of an exported model: graphs, vocabulary, pieces, and ``model.json``, which describes them."""
+"""The folder of an exported model: graphs, vocabulary, pieces, and their description."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ DESCRIPTION = "model.json"
 
 @dataclass
 class Content:
-    """What a folder holds.
+    """Content of a folder.
 
     Args:
         kind: of the decoding loop: ``slots``, ``encoder_decoder`` or ``encoder``.
@@ -43,46 +43,54 @@ class Content:
 
 
 def write(folder: Path, content: Content, int8: bool = False) -> Dict[str, Any]:
-    """Write a model's folder, all at once: nothing is left when it fails, and a folder that is not empty stays as it is.
+    """Write a model's folder atomically; a folder that is not empty stays as it is.
 
-    Returns ``model.json``. Raises ValueError: the folder is a file, or has something in it; OSError: it cannot be written.
+    Returns:
+        The content of ``model.json``.
+
+    Raises:
+        ValueError: the folder is a file, or has something in it.
+        OSError: it cannot be written.
     """
     check_folder(folder)
-    stamped = fingerprint(dict(content.model.named_parameters()))
+    weights_stamp = fingerprint(dict(content.model.named_parameters()))
     with atomic_folder(folder) as place:
-        quantised = write_graphs(content.graphs, place, stamped, int8)
+        quantised = write_graphs(content.graphs, place, weights_stamp, int8)
         for name, source in content.files.items():
             if isinstance(source, Path):
                 shutil.copyfile(source, place / name)
             else:
                 (place / name).write_text(source, encoding="utf-8", newline="\n")
-        described = {
+        description = {
             "format": FORMAT,
             "written_by": _versions(),
             "kind": content.kind,
             "architecture": content.architecture,
-            "fingerprint": stamped,
+            "fingerprint": weights_stamp,
             "precision": "int8" if int8 else "float32",
             "quantised": quantised,
             "graphs": {name: f"{name}.onnx" for name in content.graphs},
             "files": {file.name: sha256(file) for file in sorted(place.iterdir())},
             **content.description,
         }
-        (place / DESCRIPTION).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    size = sum(file.stat().st_size for file in folder.iterdir())
-    logger.info("wrote %s: %s, %s, %.1f MB", folder, content.kind, described["precision"], size / 1e6)
-    return described
+        text = json.dumps(description, indent=1, ensure_ascii=False)
+        (place / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+    size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
+    precision = description["precision"]
+    logger.info("wrote %s: %s, %s, %.1f MB", folder, content.kind, precision, size)
+    return description
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ValueError where a folder to write has something in it, or is a file."""
+    """Raise ValueError if a folder to write is a file, or has something in it."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"FOLDER {folder}: is a file; valid: a new or empty folder")
     names = sorted(file.name for file in folder.iterdir()) if folder.exists() else []
     if names:
         content = "a model" if DESCRIPTION in names else names[0]
         raise ValueError(
-            f"FOLDER {folder}: has {content} already, and nothing is replaced; valid: a new or empty folder"
+            f"FOLDER {folder}: has {content} already, and nothing is replaced; valid: a new or "
+            "empty folder"
         )
 
 
@@ -90,4 +98,8 @@ def _versions() -> Dict[str, str]:
     import onnx
 
     versions = stamp()
-    return {"fairseq_plugins": versions["version"], "torch": versions["torch"], "onnx": onnx.__version__}
+    return {
+        "fairseq_plugins": versions["version"],
+        "torch": versions["torch"],
+        "onnx": onnx.__version__,
+    }

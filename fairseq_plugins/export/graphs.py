@@ -1,6 +1,7 @@
 """torch modules as ONNX graphs that share one file of weights, in float32 or with int8 weights.
 
-All graphs of a model lie beside ``weights.bin``, to which they refer: a weight that several use is stored once.
+All graphs of a model lie beside ``weights.bin``, to which they refer: a weight that several graphs
+use is stored once.
 """
 
 import contextlib
@@ -23,10 +24,9 @@ WEIGHTS = "weights.bin"
 FINGERPRINT = "fingerprint"
 OPSET = 20
 INLINE = 1024
-"""Bytes: smaller constants stay in the graph's own file, where shape inference reads them."""
+"""Size in bytes: smaller constants stay in the graph's file, where shape inference reads them."""
 ALIGNMENT = 64
-"""Of a tensor in the file of weights, in bytes."""
-_WRAPPED = "model."
+"""Byte alignment of each tensor in weights.bin."""
 LOGGERS = ("torch.onnx", "onnxscript", "onnx_ir", "torch.export", "torch._dynamo", "torch.fx")
 
 
@@ -35,10 +35,12 @@ class Graph:
     """A graph to be written.
 
     Args:
-        module: in evaluation mode, on the CPU, float32; its outputs are one tensor, or a tuple of them.
-        inputs: an example of each argument of ``module.forward`` by name, in its order. A size that varies is at least 2 here,
-            and two sizes that need not be equal differ. The inputs of a list are called ``NAME.0``, ``NAME.1`` ...
-        varying: the dimensions of each input that vary, in a list of each of its inputs. Inputs left out have fixed sizes.
+        module: in evaluation mode, on the CPU, float32; its output is a tensor or a tuple of them.
+        inputs: an example of each argument of ``module.forward`` by name, in its order. A size that
+            varies is at least 2 here, and two sizes that need not be equal differ. The inputs of a
+            list are called ``NAME.0``, ``NAME.1`` ...
+        varying: the dimensions of each input that vary; of a list, those of each of its inputs.
+            Inputs left out have fixed sizes.
         outputs: names of the outputs, in their order.
     """
 
@@ -49,61 +51,68 @@ class Graph:
 
 
 class Weights:
-    """The file of weights: each distinct tensor once."""
+    """The file of weights: each distinct tensor is in it once."""
 
     def __init__(self, stream: BinaryIO):
         self.stream = stream
-        self.places: Dict[Tuple[str, bytes], int] = {}
+        self.offsets: Dict[Tuple[str, bytes], int] = {}
 
-    def place(self, values: np.ndarray) -> int:
-        """Offset of these values, which are written where they are not there yet."""
-        data = values.tobytes()
-        key = (f"{values.dtype}{values.shape}", hashlib.sha256(data).digest())
-        if key not in self.places:
+    def place(self, array: np.ndarray) -> int:
+        """Return the offset of an array, after writing it if it is not in the file yet."""
+        content = array.tobytes()
+        key = (f"{array.dtype}{array.shape}", hashlib.sha256(content).digest())
+        if key not in self.offsets:
             self.stream.write(bytes(-self.stream.tell() % ALIGNMENT))
-            self.places[key] = self.stream.tell()
-            self.stream.write(data)
-        return self.places[key]
+            self.offsets[key] = self.stream.tell()
+            self.stream.write(content)
+        return self.offsets[key]
 
 
-def write_graphs(graphs: Mapping[str, Graph], folder: Path, fingerprint: str, int8: bool = False) -> List[str]:
-    """Write ``NAME.onnx`` for each graph and the weights of all; the files are those of ``graphs`` and :data:`WEIGHTS`.
+def write_graphs(
+    graphs: Mapping[str, Graph], folder: Path, fingerprint: str, int8: bool = False
+) -> List[str]:
+    """Write ``NAME.onnx`` for each graph, and :data:`WEIGHTS` with the weights of all.
 
     Args:
-        fingerprint: of the exported weights; kept in the metadata of each graph, so that the runtime notices a file of another.
+        fingerprint: of the exported weights; stored in the metadata of each graph, so that the
+            runtime notices a file of another model.
         int8: quantise the weights of products and embeddings, see :func:`~.quantising.quantise`.
 
     Returns:
-        What is quantised: ``"GRAPH: WEIGHT"``; empty for float32.
+        The quantised weights, ``"GRAPH: WEIGHT"``; empty for float32.
     """
     import onnx_ir
 
-    listed = []
+    quantised = []
     with (folder / WEIGHTS).open("wb") as stream:
         weights = Weights(stream)
         for name, graph in graphs.items():
             model = exported(graph)
-            known = names_of(graph.module)
+            names = names_of(graph.module)
             if int8:
-                listed += [f"{name}: {weight}" for weight in quantise(model.graph, known)]
+                quantised += [f"{name}: {weight}" for weight in quantise(model.graph, names)]
             model.metadata_props[FINGERPRINT] = fingerprint
             model.producer_name = __package__.split(".")[0]
             _move_weights(model, weights, folder)
             onnx_ir.save(model, folder / f"{name}.onnx")
             logger.info("wrote %s.onnx: %d nodes", name, len(model.graph))
-    return listed
+    return quantised
 
 
 def exported(graph: Graph) -> Any:
-    """The ``onnx_ir.Model`` of a graph, optimised, with its weights in memory."""
+    """Convert a graph to an ``onnx_ir.Model``, optimised, with its weights in memory."""
     dynamic: Dict[str, Any] = {}
     names: List[str] = []
     for name, example in graph.inputs.items():
-        dynamic[name] = dict.fromkeys(graph.varying.get(name, ()), torch.export.Dim.DYNAMIC) or None
+        sizes = dict.fromkeys(graph.varying.get(name, ()), torch.export.Dim.DYNAMIC) or None
         if isinstance(example, list):
-            dynamic[name] = [dynamic[name]] * len(example)
-        names += [f"{name}.{number}" for number in range(len(example))] if isinstance(example, list) else [name]
-    with _silence(), torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):  # its products are no ONNX operators
+            dynamic[name] = [sizes] * len(example)
+            names += [f"{name}.{number}" for number in range(len(example))]
+        else:
+            dynamic[name] = sizes
+            names.append(name)
+    without_mkldnn = torch.backends.mkldnn.flags(enabled=False)  # its products are not ONNX's
+    with _silence(), torch.no_grad(), without_mkldnn:
         program = torch.onnx.export(
             graph.module.eval(),
             kwargs=dict(graph.inputs),
@@ -121,17 +130,22 @@ def exported(graph: Graph) -> Any:
 
 
 def names_of(module: nn.Module) -> Dict[bytes, str]:
-    """Digest of a weight (of a matrix also transposed) -> its name in the module, or in its ``model``."""
-    found: Dict[bytes, str] = {}
+    """Map the digest of each weight, of a matrix also transposed, to its name in the module.
+
+    A leading ``model.`` is left out.
+    """
+    names: Dict[bytes, str] = {}
     for name, tensor in [*module.named_buffers(), *module.named_parameters()]:
-        values = tensor.detach().numpy()
-        for one in (values, values.T) if values.ndim == 2 else (values,):
-            found[digest(one)] = name[len(_WRAPPED) :] if name.startswith(_WRAPPED) else name
-    return found
+        plain = name[len("model.") :] if name.startswith("model.") else name
+        array = tensor.detach().numpy()
+        names[digest(array)] = plain
+        if array.ndim == 2:
+            names[digest(array.T)] = plain
+    return names
 
 
 def _move_weights(model: Any, weights: Weights, folder: Path) -> None:
-    """Put the large constants of a graph into the file of weights."""
+    """Move the large constants of a graph into the file of weights."""
     import onnx_ir
 
     for value in model.graph.initializers.values():
@@ -140,12 +154,18 @@ def _move_weights(model: Any, weights: Weights, folder: Path) -> None:
             continue
         offset = weights.place(np.ascontiguousarray(tensor.numpy()))
         value.const_value = onnx_ir.ExternalTensor(
-            WEIGHTS, offset, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=value.name, base_dir=folder
+            WEIGHTS,
+            offset,
+            tensor.nbytes,
+            tensor.dtype,
+            shape=tensor.shape,
+            name=value.name,
+            base_dir=folder,
         )
 
 
 def _strip(model: Any) -> None:
-    """Leave out what the exporter notes for debugging: places in the source, which say where it was exported."""
+    """Remove the exporter's notes for debugging: they say where in which source a node was made."""
     model.metadata_props.clear()
     model.graph.metadata_props.clear()
     for node in model.graph:
@@ -159,7 +179,7 @@ def _strip(model: Any) -> None:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Without the exporter's notes and warnings."""
+    """Suppress the exporter's notes and warnings."""
     levels = {name: logging.getLogger(name).level for name in LOGGERS}
     try:
         with warnings.catch_warnings():

@@ -1,8 +1,8 @@
-"""Checkpoints as folders that ``transformers`` loads, wherever it has the architecture.
+"""Checkpoints as folders that ``transformers`` loads, if it has the architecture.
 
-Names come from the tables by which ``checkpoints`` reads such folders. The way back: masked LMs and encoders by the options that
-take a pretrained file (``--pretrained-mlm``, ``--init-from-mlm``, ``--pretrained-encoder``), encoder-decoders by
-:func:`.huggingface_seq2seq.import_seq2seq`.
+Names come from the tables by which ``checkpoints`` reads such folders. The way back: masked LMs and
+encoders by the options that take a pretrained file (``--pretrained-mlm``, ``--init-from-mlm``,
+``--pretrained-encoder``), encoder-decoders by :func:`.huggingface_seq2seq.import_seq2seq`.
 """
 
 import json
@@ -25,26 +25,26 @@ from ..checkpoints.tokenizers import sentencepiece_in
 from ..checkpoints.vocabulary import CONFIG_NAME, DICTIONARY_NAME, SPECIAL
 from ..checkpoints.writing import save_tensors
 from . import huggingface_tokenizer as tokenizer
+from . import text
 from .folder import check_folder
 from .huggingface_encoders import exported_bert, exported_encoder, is_bert, task_head
 from .huggingface_layout import Exported
 from .huggingface_seq2seq import exported_seq2seq
-from .rows import entries_of, places_of
 
 logger = logging.getLogger(__name__)
 
-WEIGHTS, GENERATION, SEGMENTER = "model.safetensors", "generation_config.json", "sentencepiece.bpe.model"
+WEIGHTS, GENERATION = "model.safetensors", "generation_config.json"
 FROZEN = "frozen.module."
-_REFUSED: Tuple[Tuple[str, str], ...] = (
+REFUSED: Tuple[Tuple[str, str], ...] = (
     (
         r"(?:encoder|alignment|denoiser)_prompts\..*",
-        "is an SGA, and no model there takes prompts; --frozen writes its masked LM alone, where the checkpoint holds it (else it "
-        "is the file that --pretrained-mlm named)",
+        "is an SGA, and no model there takes prompts; --frozen writes its masked LM alone, where "
+        "the checkpoint holds it (else it is the file that --pretrained-mlm named)",
     ),
     (r".*adapter.*", "has adapters, which no model there has at these places"),
     (r"decoder\..*_embed\..*|.*\.gate\..*", "is a mixture of experts"),
 )
-"""Names of tensors -> why ``transformers`` has no such model."""
+"""Pattern of names of tensors, and the reason why ``transformers`` has no such model."""
 
 
 def export_huggingface(
@@ -58,68 +58,48 @@ def export_huggingface(
 
     Args:
         folder: new or empty.
-        data: with ``dict.txt`` and the sentencepiece model; None = beside the checkpoint, or else the run's data folder.
+        data: folder of ``dict.txt`` and the sentencepiece model; None = beside the checkpoint, or
+            else the run's data folder.
         heads: attention heads, for released masked LMs that do not tell.
-        frozen: of an SGA, its frozen masked LM alone.
+        frozen: write the frozen masked LM of an SGA alone.
 
-    Raises ValueError: ``transformers`` has no such model, or the checkpoint cannot be read. Nothing is written then.
+    Raises:
+        ValueError: ``transformers`` has no such model, or the checkpoint cannot be read. Nothing is
+            written then.
     """
     check_folder(Path(folder))
     content = _read(checkpoint)
     if not frozen:
-        _refuse(content)
-    places = places_of(content.entries, content.folder, data)
-    if frozen:
-        found = _frozen(content, heads)
-        made = Exported({}, {}, found, longest=found.sizes["max_positions"])
-    elif content.options.get(LAYOUT_ENTRY) is not None or task_head(content):
-        made = exported_encoder(content, heads)
-    elif is_bert(content):
-        made = exported_bert(content)
-    elif content.has_layers("encoder", "decoder"):
-        made = exported_seq2seq(content)
-    else:
-        found = read_masked_lm(content.file, heads, "--heads")
-        made = Exported({}, {}, found, longest=found.sizes["max_positions"])
-    vocabulary = _vocabulary(content, made, places)
+        _check_architecture(content)
+    places = text.places_of(content.entries, content.folder, data)
+    exported = _export_model(content, heads, frozen)
+    files = _vocabulary(content, exported, places)
     with atomic_folder(folder) as place:
-        if made.masked_lm is not None:
-            write_masked_lm(place, made.masked_lm.sizes, made.masked_lm.tensors, torch.float32)
+        masked_lm = exported.masked_lm
+        if masked_lm is not None:
+            write_masked_lm(place, masked_lm.sizes, masked_lm.tensors, torch.float32)
         else:
-            save_tensors({name: one.clone().contiguous() for name, one in made.tensors.items()}, place / WEIGHTS)
-            vocabulary[CONFIG_NAME] = _json({**made.config, "torch_dtype": "float32"})
-        for name, written in vocabulary.items():
-            (place / name).write_bytes(written)
-        logger.info("wrote %s: %s", folder, ", ".join(sorted(file.name for file in place.iterdir())))
+            tensors = {key: part.clone().contiguous() for key, part in exported.tensors.items()}
+            save_tensors(tensors, place / WEIGHTS)
+            files[CONFIG_NAME] = _json({**exported.config, "torch_dtype": "float32"})
+        for name, file_content in files.items():
+            (place / name).write_bytes(file_content)
+        names = sorted(file.name for file in place.iterdir())
+        logger.info("wrote %s: %s", folder, ", ".join(names))
 
 
 def _read(checkpoint: PathLike) -> Checkpoint:
     file = find_weights(Path(checkpoint))
     state = read_checkpoint(file)
     weights = state.get("weights")
-    return Checkpoint(
-        file, state, weights if isinstance(weights, Mapping) else model_of(state, file), False, find_settings(state)
-    )
+    tensors = weights if isinstance(weights, Mapping) else model_of(state, file)
+    return Checkpoint(file, state, tensors, False, find_settings(state))
 
 
-def _frozen(content: Checkpoint, heads: Optional[int]) -> PretrainedFile:
-    """The masked LM inside an SGA. Raises ValueError: the checkpoint holds none."""
-    tensors = {name[len(FROZEN) :]: one.float() for name, one in content.tensors.items() if name.startswith(FROZEN)}
-    if not tensors:
-        raise ValueError(
-            f"--frozen: {content.origin} holds no frozen masked LM, only SGA with --save-full-model does; export the file that "
-            "--pretrained-mlm named"
-        )
-    stated = {"heads": content.options.get("encoder_attention_heads")}
-    masked_lm = PretrainedFile(content, EXPECTED, tensors, stated_sizes=stated)
-    masked_lm.find_sizes(heads, "--heads", "sentence_encoder.")
-    return masked_lm
-
-
-def _refuse(content: Checkpoint) -> None:
-    """Raise ValueError, with the reason, where ``transformers`` has no such architecture."""
+def _check_architecture(content: Checkpoint) -> None:
+    """Raise ValueError, with the reason, if ``transformers`` has no such architecture."""
     names = [str(name) for name in content.tensors]
-    reason = next((why for pattern, why in _REFUSED if any(re.fullmatch(pattern, name) for name in names)), None)
+    reason = None
     kind = recognise(content)
     if kind == "deltalm":
         reason = "is a DeltaLM, whose decoder has two feed-forward blocks a layer"
@@ -127,43 +107,83 @@ def _refuse(content: Checkpoint) -> None:
         reason = "is a VECO, whose cross-attention stands beside an encoder's layers"
     elif content.arch.startswith("nat_ctc"):
         reason = "is a nat_ctc, which decodes slots"
+    else:
+        for pattern, problem in REFUSED:
+            if reason is None and any(re.fullmatch(pattern, name) for name in names):
+                reason = problem
     if reason:
         raise ValueError(f"{content.origin}: {reason}; transformers has no such architecture")
 
 
-def _vocabulary(content: Checkpoint, made: Exported, places: List[Path]) -> Dict[str, bytes]:
-    """Files beside the weights: dictionary, pieces and tokenizer, as far as there is something, and the options of generation.
+def _export_model(content: Checkpoint, heads: Optional[int], frozen: bool) -> Exported:
+    """Translate a checkpoint by its kind."""
+    if frozen:
+        return Exported.from_masked_lm(_frozen(content, heads))
+    if content.options.get(LAYOUT_ENTRY) is not None or task_head(content):
+        return exported_encoder(content, heads)
+    if is_bert(content):
+        return exported_bert(content)
+    if content.has_layers("encoder", "decoder"):
+        return exported_seq2seq(content)
+    return Exported.from_masked_lm(read_masked_lm(content.file, heads, "--heads"))
 
-    Where no ``tokenizer.json`` can repeat what the pieces do, the log says why, and that text is to be split by the sentencepiece
-    model and looked up in ``dict.txt``.
-    """
-    rows, files = made.rows, {}
-    entries = entries_of(content.entries, rows, places, content.origin)
-    if made.masked_lm is not None and not entries:
-        entries = list(made.masked_lm.entries) if len(made.masked_lm.entries) == rows else []
-    if made.generation is not None:
-        files[GENERATION] = _json(made.generation(entries))
-    if not entries:
-        logger.warning(
-            "%s: no dict.txt tells what the %s rows mean, so there is no tokenizer; give --data", content.origin, rows
+
+def _frozen(content: Checkpoint, heads: Optional[int]) -> PretrainedFile:
+    """Return the masked LM inside an SGA. Raises ValueError: the checkpoint holds none."""
+    tensors = {
+        name[len(FROZEN) :]: tensor.float()
+        for name, tensor in content.tensors.items()
+        if name.startswith(FROZEN)
+    }
+    if not tensors:
+        raise ValueError(
+            f"--frozen: {content.origin} holds no frozen masked LM, only SGA with "
+            "--save-full-model does; export the file that --pretrained-mlm named"
         )
+    sizes = {"heads": content.options.get("encoder_attention_heads")}
+    masked_lm = PretrainedFile(content, EXPECTED, tensors, stated_sizes=sizes)
+    masked_lm.find_sizes(heads, "--heads", "sentence_encoder.")
+    return masked_lm
+
+
+def _vocabulary(content: Checkpoint, exported: Exported, places: List[Path]) -> Dict[str, bytes]:
+    """Make the files beside the weights: dictionary, pieces, tokenizer, options of generation.
+
+    If no ``tokenizer.json`` can repeat the pieces, the log says why; text is then to be split by
+    the sentencepiece model and looked up in ``dict.txt``.
+    """
+    rows = exported.rows
+    files: Dict[str, bytes] = {}
+    entries = text.entries_of(content.entries, rows, places, content.origin)
+    if not entries and exported.masked_lm is not None and len(exported.masked_lm.entries) == rows:
+        entries = list(exported.masked_lm.entries)
+    if exported.generation is not None:
+        files[GENERATION] = _json(exported.generation(entries))
+    if not entries:
+        problem = "no dict.txt tells what the %s rows mean, so there is no tokenizer; give --data"
+        logger.warning(f"%s: {problem}", content.origin, rows)
         return files
     files[DICTIONARY_NAME] = "".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :]).encode()
     segmenter = next(filter(None, map(sentencepiece_in, places)), None)
-    settings = tokenizer.settings(entries, made.longest)
+    if segmenter is None and any(entry.startswith("##") for entry in entries):
+        files["vocab.txt"] = tokenizer.wordpieces(entries).encode()
+        files["tokenizer_config.json"] = _json(tokenizer.wordpiece_settings(entries))
+        return files
     if segmenter is not None:
-        files[SEGMENTER] = segmenter.read_bytes()
-    elif any(entry.startswith("##") for entry in entries):
-        text, own = tokenizer.wordpieces(entries)
-        return {**files, "vocab.txt": text.encode(), "tokenizer_config.json": _json(own)}
+        files[text.PIECES] = segmenter.read_bytes()
     try:
         if segmenter is None:
             raise ValueError(f"no sentencepiece model in {', '.join(map(str, places))}")
-        described = tokenizer.describe(tokenizer.read_pieces(segmenter), entries, made.single(entries), made.pair)
+        pieces = tokenizer.read_pieces(segmenter)
+        single = exported.single(entries)
+        description = tokenizer.describe(pieces, entries, single, exported.pair)
     except ValueError as error:
-        logger.warning("no tokenizer.json: %s; split text by the model's pieces and look them up in dict.txt", error)
+        remedy = "split text by the model's pieces and look them up in dict.txt"
+        logger.warning("no tokenizer.json: %s; %s", error, remedy)
         return files
-    return {**files, "tokenizer.json": _json(described), "tokenizer_config.json": _json(settings)}
+    files["tokenizer.json"] = _json(description)
+    files["tokenizer_config.json"] = _json(tokenizer.settings(entries, exported.max_tokens))
+    return files
 
 
 def _json(content: Dict[str, Any]) -> bytes:

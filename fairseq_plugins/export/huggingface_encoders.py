@@ -2,7 +2,7 @@
 
 import logging
 import re
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -30,173 +30,264 @@ from .huggingface_layout import BERT_PAIR, PAIR, Exported
 
 logger = logging.getLogger(__name__)
 
-_HEAD = re.compile(r"(?P<kind>classification_heads|token_heads)\.(?P<name>.+)\.out_proj\.weight")
-_SPANS = "span_qa"
-_PLACES = {
-    ("xlmr", "SequenceClassification"): {"dense": "classifier.dense", "out_proj": "classifier.out_proj"},
-    ("bert", "SequenceClassification"): {"dense": "bert.pooler.dense", "out_proj": "classifier"},
-    ("", "TokenClassification"): {"out_proj": "classifier"},
-    ("", "QuestionAnswering"): {"out_proj": "qa_outputs"},
+HEAD = re.compile(r"(?P<kind>classification_heads|token_heads)\.(?P<name>.+)\.out_proj\.weight")
+SPANS = "span_qa"
+SENTENCES, TOKENS = "SequenceClassification", "TokenClassification"
+QUESTIONS = "QuestionAnswering"
+
+
+class Family(NamedTuple):
+    """Names of a family in ``transformers``."""
+
+    stem: str  # beginning of the names of tensors
+    model_type: str
+    prefix: str  # of the names of classes
+    pair: Tuple[str, ...]  # symbols around two texts
+    sentence_head: Dict[str, str]  # module of a head of sentences -> its name
+
+
+FAMILIES = {
+    "xlmr": Family(
+        "roberta",
+        "xlm-roberta",
+        "XLMRoberta",
+        PAIR,
+        {"dense": "classifier.dense", "out_proj": "classifier.out_proj"},
+    ),
+    "bert": Family(
+        "bert",
+        "bert",
+        "Bert",
+        BERT_PAIR,
+        {"dense": "bert.pooler.dense", "out_proj": "classifier"},
+    ),
 }
-"""(family, what the class does) -> module of a head -> its place there."""
-_MODELS = {"xlmr": ("roberta", "xlm-roberta", "XLMRoberta"), "bert": ("bert", "bert", "Bert")}
-"""Family -> what names of the encoder begin with, model_type, and what names of classes do."""
-_WIRING = ("normalize_before", "layernorm_embedding", "learned_positions", "activation")
+
+
+class Head(NamedTuple):
+    """A head in ``transformers``."""
+
+    purpose: str  # end of the name of the class
+    modules: Dict[str, str]  # module here -> its name there
 
 
 def task_head(content: Checkpoint) -> str:
-    """Name of the head that a checkpoint has for its task, as ``KIND.NAME``; empty where it has none.
+    """Return the name of a checkpoint's head, as ``KIND.NAME``; empty if it has none.
 
-    Raises ValueError: several, of which the task's options name none.
+    Raises:
+        ValueError: several heads, and the task's options name none of them.
     """
-    found = [match for match in map(_HEAD.fullmatch, map(str, content.tensors)) if match]
-    wanted = {**content.options, **task_options(content.entries)}.get("classification_head_name")
-    named = [match for match in found if match["name"] == wanted] if len(found) > 1 else found
-    if found and len(named) != 1:
-        listed = ", ".join(match["name"] for match in found)
-        raise ValueError(f"{content.origin}: has the heads {listed}; transformers has models of one")
-    return f"{named[0]['kind']}.{named[0]['name']}" if named else ""
+    matches = [match for match in map(HEAD.fullmatch, map(str, content.tensors)) if match]
+    if not matches:
+        return ""
+    choices = matches
+    if len(matches) > 1:
+        options = {**content.options, **task_options(content.entries)}
+        name = options.get("classification_head_name")
+        choices = [match for match in matches if match["name"] == name]
+    if len(choices) != 1:
+        names = ", ".join(match["name"] for match in matches)
+        raise ValueError(f"{content.origin}: has the heads {names}; transformers has models of one")
+    return f"{choices[0]['kind']}.{choices[0]['name']}"
 
 
 def exported_encoder(content: Checkpoint, heads: Optional[int] = None) -> Exported:
-    """An XLM-R or BERT of ``nlu_encoder``, or fairseq's RoBERTa with a head.
+    """Translate an XLM-R or BERT of ``nlu_encoder``, or fairseq's RoBERTa with a head.
 
-    A head that no class of ``transformers`` computes is left out, which is logged. Raises ValueError: another family or wiring.
+    A head that no class of ``transformers`` computes is left out, which is logged.
+
+    Args:
+        heads: attention heads, for files that do not tell.
+
+    Raises:
+        ValueError: another family or wiring.
     """
-    found = read_encoder(content.file, heads, "--heads")
-    layout, tensors = found.layout, dict(found.tensors)
-    if layout.family not in _MODELS:
+    file = read_encoder(content.file, heads, "--heads")
+    layout, tensors = file.layout, dict(file.tensors)
+    if layout.family not in FAMILIES:
         raise ValueError(
-            f"{content.origin}: is an encoder of the family {layout.family}; transformers has none without its decoder"
+            f"{content.origin}: is an encoder of the family {layout.family}; transformers has none "
+            "without its decoder"
         )
     if layout.family == "xlmr" and layout.scale_embedding:
         tensors[WORDS] = tensors[WORDS] * layout.embed_dim**0.5
-        logger.info("%s: its embeddings are scaled, which is in the written ones", content.origin)
-    stem, model_type, prefix = _MODELS[layout.family]
-    made = _renamed(tensors, layout, stem)
-    config = configuration(layout)
-    purpose, places = _purpose(content, layout)
-    config.update(model_type=model_type, architectures=[f"{prefix}{'For' if purpose else ''}{purpose or 'Model'}"])
-    if purpose:
-        head = task_head(content)
-        for ours, theirs in places.items():
+        text = "%s: its embeddings are scaled, which is in the written ones"
+        logger.info(text, content.origin)
+    family = FAMILIES[layout.family]
+    exported = _rename(tensors, layout, family.stem)
+    config = {**configuration(layout), "model_type": family.model_type}
+    head = _supported_head(content, layout)
+    if head is None:
+        config["architectures"] = [f"{family.prefix}Model"]
+    else:
+        config["architectures"] = [f"{family.prefix}For{head.purpose}"]
+        name = task_head(content)
+        for ours, theirs in head.modules.items():
             for kind in ("weight", "bias"):
-                made[f"{theirs}.{kind}"] = content.tensors[f"{head}.{ours}.{kind}"].float()
-        config.update(_labels(content, made, purpose))
-    pair = BERT_PAIR if layout.family == "bert" else PAIR
-    return Exported(made, config, pair=pair, longest=layout.max_positions)
+                exported[f"{theirs}.{kind}"] = content.tensors[f"{name}.{ours}.{kind}"].float()
+        if head.purpose != QUESTIONS:
+            classes = exported[f"{head.modules['out_proj']}.bias"].numel()
+            config.update(_labels(content, classes))
+    return Exported(exported, config, pair=family.pair, max_tokens=layout.max_positions)
 
 
-def _renamed(tensors: Mapping[str, Tensor], layout: EncoderLayout, stem: str) -> Dict[str, Tensor]:
-    """An encoder's tensors and what its counterpart has beside: XLM-R's token type; BERT has no rows before its positions."""
+def _rename(tensors: Mapping[str, Tensor], layout: EncoderLayout, stem: str) -> Dict[str, Tensor]:
+    """Rename an encoder's tensors, and add XLM-R's token type.
+
+    BERT's table of positions there has no rows before the first position.
+    """
     changed = dict(tensors)
     if layout.family == "bert":
         changed[POSITIONS] = tensors[POSITIONS][PADDING_IDX + 1 :]
     changed.setdefault("segment_embeddings.weight", torch.zeros(1, layout.embed_dim))
-    return {exported_name(f"sentence_encoder.{name}", stem): one for name, one in changed.items()}
+    return {
+        exported_name(f"sentence_encoder.{name}", stem): tensor for name, tensor in changed.items()
+    }
 
 
 def configuration(layout: EncoderLayout) -> Dict[str, Any]:
-    """The options that an encoder has whatever its head. ValueError: wired as none of its family there."""
+    """Make the options of an encoder, whatever its head.
+
+    Raises:
+        ValueError: a wiring that its family does not have there.
+    """
     usual = family_layout(layout.family, **{size: getattr(layout, size) for size in SIZES})
-    other = differing(*({name: getattr(one, name) for name in _WIRING} for one in (layout, usual)))
-    if other:
+    names = ("normalize_before", "layernorm_embedding", "learned_positions", "activation")
+    wiring = {name: getattr(layout, name) for name in names}
+    deviations = differing(wiring, {name: getattr(usual, name) for name in names})
+    if deviations:
         raise ValueError(
-            f"an encoder of the family {layout.family} with {'; '.join(other)}; transformers has no such one"
+            f"an encoder of the family {layout.family} with {'; '.join(deviations)}; transformers "
+            "has no such one"
         )
     config = {theirs: getattr(layout, ours) for ours, theirs in FOLDER_SIZES.items()}
-    config.update(hidden_act="gelu", layer_norm_eps=layout.epsilon, pad_token_id=PADDING_IDX, bos_token_id=0)
-    config.update(eos_token_id=layout.eos_idx, type_vocab_size=max(layout.segments, 1))
     unused = PADDING_IDX + 1 if layout.family == "xlmr" else 0
-    return {**config, "max_position_embeddings": layout.max_positions + unused}
+    return {
+        **config,
+        "hidden_act": "gelu",
+        "layer_norm_eps": layout.epsilon,
+        "pad_token_id": PADDING_IDX,
+        "bos_token_id": 0,
+        "eos_token_id": layout.eos_idx,
+        "type_vocab_size": max(layout.segments, 1),
+        "max_position_embeddings": layout.max_positions + unused,
+    }
 
 
-def _purpose(content: Checkpoint, layout: EncoderLayout) -> Tuple[str, Mapping[str, str]]:
-    """What the class of a head does, and the places of the head's modules; empty for an encoder alone."""
-    head = task_head(content)
-    if not head:
-        return "", {}
-    if head.startswith("token_heads"):
-        purpose = "QuestionAnswering" if task_options(content.entries).get("_name") == _SPANS else "TokenClassification"
-        return purpose, _PLACES["", purpose]
+def _supported_head(content: Checkpoint, layout: EncoderLayout) -> Optional[Head]:
+    """Find the counterpart of a checkpoint's head; None if it has no head, or no counterpart."""
+    name = task_head(content)
+    if not name:
+        return None
+    if name.startswith("token_heads"):
+        if task_options(content.entries).get("_name") == SPANS:
+            return Head(QUESTIONS, {"out_proj": "qa_outputs"})
+        return Head(TOKENS, {"out_proj": "classifier"})
     options, reason = content.options, ""
     pooling = str(options.get("sentence_pooling") or DEFAULT_POOLING[layout.family])
-    if content.tensors[f"{head}.dense.weight"].shape != (layout.embed_dim, layout.embed_dim):
+    if content.tensors[f"{name}.dense.weight"].shape != (layout.embed_dim, layout.embed_dim):
         reason = "another width than the encoder's"
     elif options.get(LAYOUT_ENTRY) is not None and pooling != "first":
         reason = f"--sentence-pooling {pooling}"
     elif options.get("pooler_activation_fn") not in (None, "tanh"):
         reason = f"--pooler-activation-fn {options['pooler_activation_fn']}"
     if reason:
-        logger.warning("%s: its head is left out, for transformers has none with %s", content.origin, reason)
-        return "", {}
-    return "SequenceClassification", _PLACES[layout.family, "SequenceClassification"]
+        text = "%s: its head is left out, for transformers has none with %s"
+        logger.warning(text, content.origin, reason)
+        return None
+    return Head(SENTENCES, FAMILIES[layout.family].sentence_head)
 
 
-def _labels(content: Checkpoint, made: Mapping[str, Tensor], purpose: str) -> Dict[str, Any]:
-    """Number and names of the classes, where the checkpoint has them; spans have none."""
-    if purpose == "QuestionAnswering":
-        return {}
-    projection = "classifier.out_proj.bias" if "classifier.out_proj.bias" in made else "classifier.bias"
-    stored = as_dict(content.entries.get("task_state") or {}).get("labels") or ()
-    labels = [str(one) for one in stored[len(SPECIAL) :] if not str(one).startswith("madeupword")]
-    if len(labels) != made[projection].numel():
-        labels = [f"LABEL_{number}" for number in range(made[projection].numel())]
-    return {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
+def _labels(content: Checkpoint, classes: int) -> Dict[str, Any]:
+    """Name the classes: as in the checkpoint if it does, else by their numbers."""
+    entries = as_dict(content.entries.get("task_state") or {}).get("labels") or ()
+    labels = [str(entry) for entry in entries[len(SPECIAL) :]]
+    labels = [label for label in labels if not label.startswith("madeupword")]
+    if len(labels) != classes:
+        labels = [f"LABEL_{number}" for number in range(classes)]
+    return {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
 
 
 # ---- fairseq's BERT (--arch bert_base, masked_lm). ----
 
-_TOP = r"encoder\."
-_STACK = _TOP + r"sentence_encoder\."
-_TRANSFORM = "cls.predictions.transform"
-_BERT_NAMES = NameTable(
+TOP = r"encoder\."
+STACK = TOP + r"sentence_encoder\."
+TRANSFORM = "cls.predictions.transform"
+BERT_NAMES = NameTable(
     renames={
-        _STACK + r"(segment_embeddings\.weight)": r"\1",
-        **stack_renames(_STACK, ""),
-        _TOP + r"lm_head_transform_weight\.(weight|bias)": _TRANSFORM + r".dense.\1",
-        _TOP + r"layer_norm\.(weight|bias)": _TRANSFORM + r".LayerNorm.\1",
-        _TOP + r"lm_output_learned_bias": "cls.predictions.bias",
-        _TOP + r"masked_lm_pooler\.(weight|bias)": r"bert.pooler.dense.\1",
-        _TOP + r"sentence_projection_layer\.(weight)": r"cls.seq_relationship.\1",
+        STACK + r"(segment_embeddings\.weight)": r"\1",
+        **stack_renames(STACK, ""),
+        TOP + r"lm_head_transform_weight\.(weight|bias)": TRANSFORM + r".dense.\1",
+        TOP + r"layer_norm\.(weight|bias)": TRANSFORM + r".LayerNorm.\1",
+        TOP + r"lm_output_learned_bias": "cls.predictions.bias",
+        TOP + r"masked_lm_pooler\.(weight|bias)": r"bert.pooler.dense.\1",
+        TOP + r"sentence_projection_layer\.(weight)": r"cls.seq_relationship.\1",
     },
-    dropped=stack_buffers(_STACK),
-    refused={_TOP + r"embed_out\..*": "has an output projection of its own"},
+    dropped=stack_buffers(STACK),
+    refused={TOP + r"embed_out\..*": "has an output projection of its own"},
 )
-_BERT = "a masked LM of fairseq's bert_base, its output tied to its embedding"
+BERT_OPTIONS = {
+    "activation_fn": "gelu",
+    "pooler_activation_fn": "tanh",
+    "encoder_learned_pos": True,
+    "encoder_normalize_before": True,
+    "no_token_positional_embeddings": False,
+}
+BERT = "a masked LM of fairseq's bert_base, its output tied to its embedding"
 
 
 def is_bert(content: Checkpoint) -> bool:
-    """Whether a checkpoint has the head of fairseq's own BERT."""
-    return any(str(name).startswith("encoder.lm_head_transform_weight") for name in content.tensors)
+    """Return True for a checkpoint that has the head of fairseq's BERT."""
+    start = "encoder.lm_head_transform_weight"
+    return any(str(name).startswith(start) for name in content.tensors)
 
 
 def exported_bert(content: Checkpoint) -> Exported:
-    """fairseq's BERT as ``BertForPreTraining``. Raises ValueError: other options or tensors than a BERT's."""
+    """Translate fairseq's BERT to ``BertForPreTraining``.
+
+    Raises:
+        ValueError: other options or tensors than a BERT's.
+    """
     options, origin = content.options, content.origin
-    wanted = {"activation_fn": "gelu", "pooler_activation_fn": "tanh", "encoder_learned_pos": True}
-    problems = differing(options, {**wanted, "encoder_normalize_before": True, "no_token_positional_embeddings": False})
+    problems = differing(options, BERT_OPTIONS)
     if problems:
-        raise ValueError(f"{origin}: {'; '.join(problems)}; expected {_BERT}")
-    tensors = rename_tensors(content.tensors, _BERT_NAMES, origin, _BERT).tensors
-    head = {name: tensors.pop(name) for name in list(tensors) if name.startswith(("cls.", "bert."))}
-    stated = {"heads": options.get("encoder_attention_heads")}
-    encoder = PretrainedFile(content, _BERT, tensors, stated_sizes=stated)
-    segments = tensors.get("segment_embeddings.weight")
+        raise ValueError(f"{origin}: {'; '.join(problems)}; expected {BERT}")
+    tensors = rename_tensors(content.tensors, BERT_NAMES, origin, BERT).tensors
+    names = [name for name in tensors if name.startswith(("cls.", "bert."))]
+    head = {name: tensors.pop(name) for name in names}
+    sizes = {"heads": options.get("encoder_attention_heads")}
+    encoder = PretrainedFile(content, BERT, tensors, stated_sizes=sizes)
     encoder.find_sizes(None, "encoder_attention_heads")
-    count = 0 if segments is None else segments.size(0)
-    wiring: Dict[str, Any] = {"family": "bert", "epsilon": 1e-5, "segments": count}
+    segments = tensors.get("segment_embeddings.weight")
+    rows = 0 if segments is None else segments.size(0)
+    wiring: Dict[str, Any] = {"family": "bert", "epsilon": 1e-5, "segments": rows}
     layout = EncoderLayout(**{**encoder.sizes, **wiring})
-    check_shapes(tensors, expected_shapes(layout), origin, _BERT)
-    width, rows = layout.embed_dim, layout.vocab_size
-    head.setdefault("cls.seq_relationship.weight", torch.zeros(2, width))
-    head["cls.seq_relationship.bias"] = torch.zeros(len(head["cls.seq_relationship.weight"]))
-    shapes: Dict[str, Tuple[int, ...]] = {"cls.predictions.bias": (rows,), "cls.seq_relationship.weight": (2, width)}
-    shapes["cls.seq_relationship.bias"] = (2,)
-    for module in ("cls.predictions.transform.dense", "bert.pooler.dense"):
-        shapes.update({f"{module}.weight": (width, width), f"{module}.bias": (width,)})
-    shapes.update({f"cls.predictions.transform.LayerNorm.{kind}": (width,) for kind in ("weight", "bias")})
-    check_shapes(head, shapes, origin, _BERT)
-    config = {**configuration(layout), "model_type": "bert", "architectures": ["BertForPreTraining"]}
-    made = {**_renamed(tensors, layout, "bert"), **head}
-    return Exported(made, config, pair=BERT_PAIR, longest=layout.max_positions)
+    check_shapes(tensors, expected_shapes(layout), origin, BERT)
+    # fairseq's projection has no bias, and a model without the sentence task has no projection.
+    head.setdefault("cls.seq_relationship.weight", torch.zeros(2, layout.embed_dim))
+    classes = len(head["cls.seq_relationship.weight"])
+    head["cls.seq_relationship.bias"] = torch.zeros(classes)
+    check_shapes(head, _bert_head_shapes(layout), origin, BERT)
+    config = configuration(layout)
+    config.update(model_type="bert", architectures=["BertForPreTraining"])
+    exported = {**_rename(tensors, layout, "bert"), **head}
+    return Exported(exported, config, pair=BERT_PAIR, max_tokens=layout.max_positions)
+
+
+def _bert_head_shapes(layout: EncoderLayout) -> Dict[str, Tuple[int, ...]]:
+    """Return the shapes of the tensors of ``BertForPreTraining`` above the encoder."""
+    width = layout.embed_dim
+    return {
+        "cls.predictions.bias": (layout.vocab_size,),
+        "cls.seq_relationship.weight": (2, width),
+        "cls.seq_relationship.bias": (2,),
+        "cls.predictions.transform.dense.weight": (width, width),
+        "cls.predictions.transform.dense.bias": (width,),
+        "cls.predictions.transform.LayerNorm.weight": (width,),
+        "cls.predictions.transform.LayerNorm.bias": (width,),
+        "bert.pooler.dense.weight": (width, width),
+        "bert.pooler.dense.bias": (width,),
+    }

@@ -1,4 +1,4 @@
-"""What a folder of ``transformers`` will hold."""
+"""Content of a folder of ``transformers`` before it is written, shared by the kinds of models."""
 
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
@@ -7,21 +7,25 @@ from torch import Tensor
 
 from ..checkpoints.pretrained import PretrainedFile
 
-TEXT, PAIR = ("<s>", "A", "</s>"), ("<s>", "A", "</s>", "</s>", "B", "</s>")
+TEXT = ("<s>", "A", "</s>")
+PAIR = ("<s>", "A", "</s>", "</s>", "B", "</s>")
+"""XLM-R's input: one text ``A``, and two."""
 BERT_PAIR = ("<s>", "A", "</s>", "B", "</s>")
-"""XLM-R's input, one text ``A`` and two; BERT's."""
 
 Entries = Sequence[str]
-"""Entries of the rows, as in a fairseq dictionary; empty where nothing tells them."""
+"""Entries of the rows, as in a fairseq dictionary; empty if no file names them."""
 
 
 @dataclass
 class Exported:
-    """Tensors and ``config.json`` in the names of ``transformers``; or, with ``masked_lm``, what an XLM-R is written from.
+    """Tensors and ``config.json`` in the names of ``transformers``, or an XLM-R's ``masked_lm``.
 
     Attributes:
-        single, pair: what stands around one text ``A`` and two.
-        generation: the content of ``generation_config.json``; None where nothing is generated.
+        single: makes the entries around one text ``A``.
+        pair: the entries around two texts.
+        generation: makes the content of ``generation_config.json``; None for models that generate
+            nothing.
+        max_tokens: longest input.
     """
 
     tensors: Mapping[str, Tensor]
@@ -30,8 +34,16 @@ class Exported:
     single: Callable[[Entries], Sequence[str]] = lambda entries: TEXT
     pair: Sequence[str] = PAIR
     generation: Optional[Callable[[Entries], Dict[str, Any]]] = None
-    longest: int = 0
+    max_tokens: int = 0
+
+    @classmethod
+    def from_masked_lm(cls, masked_lm: PretrainedFile) -> "Exported":
+        """Make the content of an XLM-R, which has its own way of being written."""
+        return cls({}, {}, masked_lm, max_tokens=masked_lm.sizes["max_positions"])
 
     @property
     def rows(self) -> int:
-        return int(self.config["vocab_size"] if self.masked_lm is None else self.masked_lm.sizes["vocab_size"])
+        """Number of rows of the embedding."""
+        if self.masked_lm is not None:
+            return int(self.masked_lm.sizes["vocab_size"])
+        return int(self.config["vocab_size"])

@@ -1,11 +1,11 @@
 """SGA and ``nat_ctc``: an encoder, an alignment and a denoising pass, each a graph."""
 
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
 
-from ..models.baselines.nat_ctc import NATCTCModel
+from ..baselines.nat_ctc import NATCTCModel
 from ..sga.model import SGAModel
 from ..translate import Translator
 from . import text
@@ -19,32 +19,48 @@ SENTENCES, SOURCE, SLOTS = 3, 7, 15  # sizes of the examples that graphs are tra
 
 
 def content(translator: Translator, pairs: Sequence[text.Pair]) -> Content:
-    """The folder of a model that fills slots. Raises ValueError: a search that the runtime does not have."""
+    """Describe the folder of a model that fills slots.
+
+    Raises:
+        ValueError: a search that the runtime does not have.
+    """
     model, generator = translator.model, translator.generator
     beam = getattr(getattr(generator, "beam", None), "size", 0)
     if beam:
-        raise ValueError(f"--iter-decode-ctc-beam {beam}: the runtime takes the best path; leave the option out")
+        raise ValueError(
+            f"--iter-decode-ctc-beam {beam}: the runtime takes the best path; leave the option out"
+        )
     if model.alignment == "dag":
         raise ValueError(
-            "--alignment dag: the runtime has no graph of slots; serve this model with the translate command"
+            "--alignment dag: the runtime has no graph of slots; serve this model with the "
+            "translate command"
         )
     options, mask_predict = generator.options, getattr(generator, "mask_predict", None)
     search = {"max_iter": options.max_iter, "adaptive": options.adaptive}
     if mask_predict is not None:
-        search.update(mask_predict_iterations=mask_predict.iterations, length_beam=mask_predict.length_beam)
-    description = {**text.describe(translator, pairs), "search": search, "slots": describe(model)}
+        search["mask_predict_iterations"] = mask_predict.iterations
+        search["length_beam"] = mask_predict.length_beam
     return Content(
-        "slots", architecture(model), model, graphs(model, options.blank_penalty), text.files(translator), description
+        kind="slots",
+        architecture=architecture(model),
+        model=model,
+        graphs=graphs(model, options.blank_penalty),
+        files=text.files(translator),
+        description={
+            **text.describe(translator, pairs),
+            "search": search,
+            "slots": describe(model),
+        },
     )
 
 
 def architecture(model: Any) -> str:
-    """The registered name of the model."""
+    """Return the registered name of the model."""
     return "sga" if isinstance(model, SGAModel) else "nat_ctc"
 
 
 def describe(model: Any) -> Dict[str, Any]:
-    """The entry ``slots`` of ``model.json``."""
+    """Make the entry ``slots`` of ``model.json``."""
     predictor = getattr(model, "length_predictor", None)
     return {
         "upsample": model.upsample,
@@ -58,49 +74,77 @@ def describe(model: Any) -> Dict[str, Any]:
 
 
 def graphs(model: Any, penalty: float = 0.0) -> Dict[str, Graph]:
-    """The graphs of a model: ``encoder``, ``alignment`` and, where it has one, ``denoising``.
+    """Make the graphs ``encoder``, ``alignment`` and, for a model with a denoiser, ``denoising``.
 
-    ``penalty``: nats that CTC takes off the blank, ``--iter-decode-blank-penalty``; it is part of the graphs.
+    Args:
+        penalty: nats that CTC subtracts from the blank, ``--iter-decode-blank-penalty``; it is part
+            of the graphs.
     """
-    return sga_graphs(model, penalty) if isinstance(model, SGAModel) else nat_graphs(model, penalty)
+    if isinstance(model, SGAModel):
+        return sga_graphs(model, penalty)
+    return nat_graphs(model, penalty)
 
 
 def sga_graphs(model: SGAModel, penalty: float) -> Dict[str, Graph]:
-    """Graphs of an SGA model, its prompts folded in."""
-    source, lengths = examples(model.masked_lm.sizes.padding_idx)
+    """Make the graphs of an SGA model, with its prompts folded in."""
+    source, lengths = make_examples(model.masked_lm.sizes.padding_idx)
     encoder = SGAEncoder(model)
     with torch.no_grad():
         keys, values, *_ = encoder(source)
-    tokens = torch.full((SENTENCES, SLOTS), model.mask)
-    inputs = {"tokens": tokens, "lengths": lengths, "source": source, "keys": keys, "values": values}
-    varying = {"tokens": (0, 1), "lengths": (0,), "source": (0, 1), "keys": (1, 4), "values": (1, 3)}
-    predicted = ["length_log_probs"] if model.alignment == "mask_predict" else []
-    found = {"encoder": Graph(encoder, {"source": source}, {"source": (0, 1)}, ["keys", "values", *predicted])}
-    for name, prompts in {"alignment": model.alignment_prompts, "denoising": model.denoiser_prompts}.items():
+    encoder_outputs = ["keys", "values"]
+    if model.alignment == "mask_predict":
+        encoder_outputs.append("length_log_probs")
+    results = {"encoder": Graph(encoder, {"source": source}, {"source": (0, 1)}, encoder_outputs)}
+    inputs = {
+        "tokens": torch.full((SENTENCES, SLOTS), model.mask),
+        "lengths": lengths,
+        "source": source,
+        "keys": keys,
+        "values": values,
+    }
+    varying = {
+        "tokens": (0, 1),
+        "lengths": (0,),
+        "source": (0, 1),
+        "keys": (1, 4),
+        "values": (1, 3),
+    }
+    units = {"alignment": model.alignment_prompts, "denoising": model.denoiser_prompts}
+    for name, prompts in units.items():
+        if prompts is None:
+            continue
         by_ctc = name == "denoising" or model.alignment == "ctc"
-        read = model.has_denoiser and model.fill_blanks and by_ctc
-        bias = model.ctc_projection(penalty)[1] if by_ctc else model.projection[1]
-        outputs = ["best", *(["pieces"] if read else []), "log_probs"]  # an output has no name of an input
-        if prompts is not None:
-            found[name] = Graph(SGAUnit(model, prompts, bias, read), inputs, varying, outputs)
-    return found
+        pieces = model.has_denoiser and model.fill_blanks and by_ctc
+        _, bias = model.ctc_projection(penalty) if by_ctc else model.projection
+        # Outputs must not have the names of inputs.
+        outputs = ["best", "pieces", "log_probs"] if pieces else ["best", "log_probs"]
+        results[name] = Graph(SGAUnit(model, prompts, bias, pieces), inputs, varying, outputs)
+    return results
 
 
 def nat_graphs(model: NATCTCModel, penalty: float) -> Dict[str, Graph]:
-    """Graphs of a ``nat_ctc`` model."""
-    source, lengths = examples(model.encoder.padding_idx)
+    """Make the graphs of a ``nat_ctc`` model."""
+    source, lengths = make_examples(model.encoder.padding_idx)
     encoder = NATEncoder(model)
     with torch.no_grad():
         inputs = {"lengths": lengths, "source": source, "states": encoder(source)}
     varying = {"lengths": (0,), "source": (0, 1), "states": (0, 1)}
+    _, bias = model.ctc_projection(penalty)
     return {
         "encoder": Graph(encoder, {"source": source}, {"source": (0, 1)}, ["states"]),
-        "alignment": Graph(NATDecoder(model, model.ctc_projection(penalty)[1]), inputs, varying, ["best", "log_probs"]),
+        "alignment": Graph(NATDecoder(model, bias), inputs, varying, ["best", "log_probs"]),
     }
 
 
-def examples(pad: int) -> Tuple[Tensor, Tensor]:
+class Examples(NamedTuple):
     """A source (B, S) with padding, and slots (B,)."""
+
+    source: Tensor
+    lengths: Tensor
+
+
+def make_examples(pad: int) -> Examples:
+    """Make the input that graphs are traced with."""
     source = torch.full((SENTENCES, SOURCE), pad + 1)
     source[1, SOURCE - 2 :] = pad
-    return source, source.ne(pad).sum(dim=1) * 2
+    return Examples(source, source.ne(pad).sum(dim=1) * 2)

@@ -1,4 +1,5 @@
-"""Scorers for ``fairseq-generate --scoring``: ROUGE and METEOR on words of any script, as sacreBLEU metrics.
+"""Scorers for ``fairseq-generate --scoring``: ROUGE and METEOR on words of any script.
 
-fairseq's own ``meteor`` needs nltk and WordNet files, so ours are ``meteor_exact`` and ``meteor_stem``.
+They are sacreBLEU metrics. fairseq's ``meteor`` needs nltk and WordNet files, so that these are
+called ``meteor_exact`` and ``meteor_stem``.
 """

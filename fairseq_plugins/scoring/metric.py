@@ -1,4 +1,4 @@
-"""What ROUGE and METEOR share: words in, sums of sentence statistics, one signature; on sacreBLEU's metric classes."""
+"""Base of ROUGE and METEOR: words in, sums of sentence statistics, and a sacreBLEU signature."""
 
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -6,9 +6,12 @@ from sacrebleu.metrics.base import Metric, Score, Signature
 
 from .words import words
 
+Lines = Sequence[str]
+References = Optional[Sequence[Lines]]
+
 
 class WordScore(Score):
-    """Score, precision and recall in percent; ``details`` are shown behind these."""
+    """Score, precision and recall in percent; ``details`` follow them in the output."""
 
     def __init__(self, name: str, score: float, precision: float, recall: float, details: str = ""):
         super().__init__(name, score)
@@ -24,20 +27,28 @@ class WordSignature(Signature):
         from .. import __version__  # set after this module was imported
 
         super().__init__(args)
-        self.info.update(case="lc" if args["lower"] else "mixed", tok=f"words-{args['tokens']}")
+        self.info["case"] = "lc" if args["lower"] else "mixed"
+        self.info["tok"] = f"words-{args['tokens']}"
         self.info["version"] = f"fairseq_plugins-{__version__}"
         self.info.update(args["details"])
         self._abbr.update({"case": "c", "tok": "tok", **{name: name for name in args["details"]}})
 
 
 class WordMetric(Metric):
-    """A sacreBLEU metric that compares lists of words and adds up statistics of sentences; see :func:`.words.words`.
+    """A sacreBLEU metric on lists of words; the statistics of sentences are added up.
 
-    Raises ValueError: ``tokens`` is unknown; later, hypotheses and references of different number, or none at all.
+    Args:
+        tokens: kind of words, see :func:`.words.words`.
+        lower: lower-case the text.
+
+    Raises:
+        ValueError: ``tokens`` is unknown; later, hypotheses and references of different number, or
+            none at all.
     """
 
     _SIGNATURE_TYPE = WordSignature
-    details: Dict[str, Any]  # of the signature; set in __init__
+    details: Dict[str, Any]
+    """Entries of the signature; subclasses set it."""
 
     def __init__(self, tokens: str, lower: bool):
         super().__init__()
@@ -46,7 +57,7 @@ class WordMetric(Metric):
         self.lower = lower
 
     def segment_statistics(self, hypothesis: List[str], reference: List[str]) -> List[float]:
-        """Statistics of one pair of word lists; they are summed over the sentences."""
+        """Compute the statistics of a pair of word lists; they are summed over the sentences."""
         raise NotImplementedError
 
     def _aggregate_and_compute(self, stats: List[List[Any]]) -> Score:
@@ -55,24 +66,25 @@ class WordMetric(Metric):
     def _preprocess_segment(self, sent: str) -> str:
         return " ".join(words(sent, self.tokens, self.lower))
 
-    def _extract_reference_info(self, refs: Sequence[str]) -> Dict[str, Any]:
+    def _extract_reference_info(self, refs: Lines) -> Dict[str, Any]:
         return {"references": [line.split() for line in refs]}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: Dict) -> List[Any]:
-        """Statistics against the reference that gives the best score."""
-        found = [self.segment_statistics(hypothesis.split(), reference) for reference in ref_kwargs["references"]]
-        return max(found, key=lambda stats: self._compute_score_from_stats(stats).score)
+        """Compute the statistics against the reference that gives the best score."""
+        tokens = hypothesis.split()
+        statistics = [self.segment_statistics(tokens, ref) for ref in ref_kwargs["references"]]
+        return max(statistics, key=lambda stats: self._compute_score_from_stats(stats).score)
 
-    def _check_corpus_score_args(self, hyps: Sequence[str], refs: Optional[Sequence[Sequence[str]]]) -> None:
+    def _check_corpus_score_args(self, hyps: Lines, refs: References) -> None:
         if not hyps:
             raise ValueError(f"{type(self).__name__}: no sentence to score; valid: at least one")
         super()._check_corpus_score_args(hyps, refs)
 
-    def _extract_corpus_statistics(
-        self, hypotheses: Sequence[str], references: Optional[Sequence[Sequence[str]]]
-    ) -> List[List[Any]]:
+    def _extract_corpus_statistics(self, hypotheses: Lines, references: References) -> List[Any]:
         for number, lines in enumerate(references or (), start=1):
-            if len(lines) != len(hypotheses):  # sacreBLEU would drop what has no counterpart without a word
-                counts = f"{len(hypotheses)} hypotheses, but {len(lines)} lines in reference {number}"
-                raise ValueError(f"{type(self).__name__}: {counts}; valid: one hypothesis for each line")
+            if len(lines) != len(hypotheses):  # sacreBLEU drops the longer side's rest silently
+                raise ValueError(
+                    f"{type(self).__name__}: {len(hypotheses)} hypotheses, but {len(lines)} lines "
+                    f"in reference {number}; valid: one hypothesis for each line"
+                )
         return super()._extract_corpus_statistics(hypotheses, references)

@@ -1,32 +1,46 @@
 """ROUGE-N and ROUGE-L on words of any script.
 
-The counting is that of the rouge_score package, whose default tokenizer loses all letters outside a-z.
+They count as the rouge_score package does, whose default tokenizer loses all letters outside a-z.
 """
 
 from collections import Counter
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, NamedTuple
 
 from .metric import WordMetric, WordScore
 
 KINDS = ("1", "2", "L")
 
 
-def ngram_overlap(hypothesis: List[str], reference: List[str], order: int) -> Tuple[int, int, int]:
-    """Count n-grams: (in both, each at most as often as in the other; in the hypothesis; in the reference).
+class Overlap(NamedTuple):
+    """Counts of n-grams, or of words of a subsequence."""
+
+    common: int
+    hypothesis: int
+    reference: int
+
+
+def ngram_overlap(hypothesis: List[str], reference: List[str], order: int) -> Overlap:
+    """Count n-grams; a common one counts as often as on the side that has fewer of it.
 
     Source: Lin 2004, section 2 (ROUGE-N).
     """
-    first, second = (Counter(zip(*(tokens[start:] for start in range(order)))) for tokens in (hypothesis, reference))
-    return sum((first & second).values()), sum(first.values()), sum(second.values())
+    first, second = count_ngrams(hypothesis, order), count_ngrams(reference, order)
+    return Overlap(sum((first & second).values()), sum(first.values()), sum(second.values()))
+
+
+def count_ngrams(tokens: List[str], order: int) -> "Counter[Any]":
+    """Count the n-grams of a sentence."""
+    return Counter(zip(*(tokens[start:] for start in range(order))))
 
 
 def common_subsequence(hypothesis: List[str], reference: List[str]) -> int:
-    """Length of the longest common subsequence, one bit a hypothesis word.
+    """Compute the length of the longest common subsequence, with one bit per hypothesis word.
 
-    A zero bit in ``row`` marks a hypothesis position where the length grows; a word of the reference moves each of these to
-    the first match of its block.
+    A zero bit in ``row`` marks a hypothesis position where the length grows; a word of the
+    reference moves each of these to the first match of its block.
 
-    Source: Lin 2004, section 3.1 (ROUGE-L); bit-parallel form: Hyyrö 2004, "Bit-parallel LCS-length computation revisited".
+    Source: Lin 2004, section 3.1 (ROUGE-L); bit-parallel form: Hyyrö 2004, "Bit-parallel LCS-length
+    computation revisited".
     """
     places: Dict[str, int] = {}
     for place, word in enumerate(hypothesis):
@@ -40,12 +54,13 @@ def common_subsequence(hypothesis: List[str], reference: List[str]) -> int:
 
 
 class Rouge(WordMetric):
-    """ROUGE-1, ROUGE-2 or ROUGE-L (``kind``): precision, recall and F1 of each sentence, and their means over the corpus.
+    """ROUGE-1, ROUGE-2 or ROUGE-L: means of the sentences' precision, recall and F1.
 
-    A sentence without words on either side scores 0, as in rouge_score. Of several references the best counts. ROUGE-L
-    takes a line as one sequence; summary-level ROUGE-Lsum is not offered.
+    A sentence without words on either side scores 0, as in rouge_score. Of several references the
+    best one counts. ROUGE-L takes a line as one sequence; summary-level ROUGE-Lsum is not offered.
 
-    Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", sections 2 and 3.1, with beta = 1.
+    Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", sections 2 and 3.1,
+    with beta = 1.
     """
 
     def __init__(self, kind: str = "L", tokens: str = "auto", lower: bool = True):
@@ -54,18 +69,19 @@ class Rouge(WordMetric):
         super().__init__(tokens, lower)
         self.kind = kind
         self.name = f"ROUGE-{kind}"
-        self.details = {"stem": "none", "agg": "mean"}  # what ROUGE programs differ in
+        self.details = {"stem": "none", "agg": "mean"}  # ROUGE programs differ in these
 
     def segment_statistics(self, hypothesis: List[str], reference: List[str]) -> List[float]:
-        """Precision, recall, F1 (ratios) and 1 for the sentence itself."""
+        """Return precision, recall and F1 (ratios), and 1 for the sentence itself."""
         if self.kind == "L":
-            counts = common_subsequence(hypothesis, reference), len(hypothesis), len(reference)
+            common = common_subsequence(hypothesis, reference)
+            overlap = Overlap(common, len(hypothesis), len(reference))
         else:
-            counts = ngram_overlap(hypothesis, reference, int(self.kind))
-        common, in_hypothesis, in_reference = counts
-        if common == 0:
+            overlap = ngram_overlap(hypothesis, reference, int(self.kind))
+        if overlap.common == 0:
             return [0.0, 0.0, 0.0, 1.0]
-        precision, recall = common / in_hypothesis, common / in_reference
+        precision = overlap.common / overlap.hypothesis
+        recall = overlap.common / overlap.reference
         return [precision, recall, 2 * precision * recall / (precision + recall), 1.0]
 
     def _compute_score_from_stats(self, stats: List[Any]) -> WordScore:

@@ -17,12 +17,16 @@ KINDS = tuple(_PATTERNS)
 
 
 def words(text: str, kind: str = "auto", lower: bool = True) -> List[str]:
-    """Split a text into words: runs of letters, marks and digits; everything else separates and is dropped.
+    """Split a text into words: runs of letters, marks and digits; other characters are dropped.
 
-    ``kind`` ``auto`` takes scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) by character and all others
-    by word; ``word`` never splits a run; ``char`` takes every script by character. A character keeps the marks that follow
-    it. The words are in Unicode form NFC, so that both spellings of an accent are equal. For ASCII text they are those of
-    rouge_score's default tokenizer; that one drops every letter outside a-z.
+    The words are in Unicode form NFC, so that both spellings of an accent are equal. For ASCII text
+    they are those of rouge_score's default tokenizer, which drops every letter outside a-z.
+
+    Args:
+        kind: ``auto`` splits scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese)
+            into characters and all others into words; ``word`` never splits a run; ``char`` splits
+            every script into characters. A character keeps the marks that follow it.
+        lower: lower-case the text.
     """
     if kind not in _PATTERNS:
         raise ValueError(f"tokens {kind}: valid: {', '.join(KINDS)}")

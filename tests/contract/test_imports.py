@@ -13,7 +13,7 @@ ARROWS = {
     "ops": frozenset(),
     "checkpoints": frozenset(),
     "compat": frozenset({"checkpoints"}),  # one safe reading of files
-    "scoring": frozenset({"ops"}),
+    "scoring": frozenset({"ops", "common"}),
     "common": frozenset({"ops", "checkpoints"}),
     "masked_lm": frozenset({"ops", "checkpoints", "common"}),
     "sga": GROUND | {"compat"},
@@ -21,13 +21,13 @@ ARROWS = {
     "csr": GROUND,
     "veco": GROUND | {"compat"},
     "understanding": GROUND,
+    "baselines": GROUND,
     "modules": frozenset({"ops", "common", "masked_lm"}),
     "data": frozenset({"ops", "common"}),
     "criterions": frozenset({"ops", "common", "scoring"}),
     "models": GROUND | {"modules"},
-    "analysis": GROUND | {"veco", "understanding", "models", "modules", "data", "scoring"},
-    "tasks": GROUND | {"data", "models", "modules", "compat"},
-    "export": GROUND | {"sga", "deltalm", "veco", "understanding", "models", "modules", "data", "tasks", "compat"},
+    "analysis": GROUND | {"veco", "understanding", "scoring"},
+    "export": GROUND | {"sga", "deltalm", "veco", "understanding", "baselines", "compat"},
 }
 # The command line imports whatever a verb needs, where the verb is called.
 ARROWS["commands"] = frozenset(ARROWS)

@@ -7,6 +7,7 @@ from fairseq.models import ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_R
 from fairseq.scoring import SCORER_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 
+import fairseq_plugins  # noqa: F401, registers everything
 from tests.contract.repository import PACKAGE, dotted, sources
 
 REGISTRIES = {"register_task": TASK_REGISTRY, "register_criterion": CRITERION_REGISTRY}

@@ -12,7 +12,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerL
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_plugins import checkpoints
-from fairseq_plugins.models.baselines import GPTMSPConfig, GPTMSPModel
+from fairseq_plugins.baselines.gpt_msp import GPTMSPConfig, GPTMSPModel
 from tests import builders, gpt_builders
 from tests.learning import training
 

@@ -24,7 +24,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = "fairseq_plugins"
-FOLDERS = ("ops", "common", "masked_lm", "sga", "csr", "deltalm", "veco", "understanding", "baselines", "checkpoints", "compat")
+FOLDERS = (
+    *("ops", "common", "masked_lm", "sga", "csr", "deltalm", "veco", "understanding", "baselines"),
+    *("checkpoints", "compat"),
+)
 TESTS = ("tests/unit", "tests/reference")
 COPIED = ("README.md", "benchmarks", "data_prep", "examples", "setup.py")
 CONFIGURATION = """

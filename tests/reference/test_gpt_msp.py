@@ -5,10 +5,10 @@ Source: MSP (Tan et al. 2022) section 3.3.
 
 import torch
 
+from fairseq_plugins.baselines.prefix_decoder import PrefixDecoder
 from fairseq_plugins.checkpoints import load
 from fairseq_plugins.checkpoints.fitting import MARKERS
 from fairseq_plugins.checkpoints.gpt import read_causal_lm
-from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
 from tests import builders, gpt_builders
 
 TOLERANCE = 1e-5

@@ -53,7 +53,7 @@ def test_of_equal_accuracies_the_lowest_layer_and_the_first_penalty_are_chosen(m
             self.score = lambda rows, classes: 0.5
 
     monkeypatch.setattr(room, "make_classifier", Constant)
-    features, pairs = {1: np.ones((1, 1)), 2: np.ones((1, 1))}, room.Pairs("en", (["a"], ["b"]), ["yes"])
+    features, pairs = {1: np.ones((1, 1)), 2: np.ones((1, 1))}, room.Pairs("en", ["a"], ["b"], ["yes"])
     found = room.choose({"train": features, "dev": features}, pairs, pairs)
     assert (found.layer, found.penalty) == (1, room.PENALTIES[0])
 

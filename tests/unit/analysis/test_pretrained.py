@@ -7,7 +7,8 @@ import shutil
 import pytest
 import torch
 
-from fairseq_plugins.analysis.pretrained import Pretrained, named_files, pick_device, read_codes, row_parallel
+from fairseq_plugins.analysis.pretrained import Pretrained, pick_device, read_codes
+from fairseq_plugins.analysis.text import named_files, row_parallel
 from fairseq_plugins.commands.analysis_options import add_model_options, add_text_options
 from fairseq_plugins.understanding.encoder import load_text_encoder
 from tests import nlu_builders

@@ -11,7 +11,7 @@ from fairseq_plugins.analysis import bucc
 from fairseq_plugins.analysis import retrieval as room
 from fairseq_plugins.analysis import retrieval_comparison as comparison
 from fairseq_plugins.analysis.bucc import Mined, best_threshold, mine, quality, read_gold, read_sentences
-from fairseq_plugins.analysis.retrieval import Found, best_layer
+from fairseq_plugins.analysis.retrieval import Result, best_layer
 from fairseq_plugins.ops.neighbours import best_matches
 from fairseq_plugins.understanding.encoder import load_text_encoder
 from tests import nlu_builders
@@ -104,7 +104,7 @@ def test_the_default_is_xtremes(model, tmp_path, capsys):
 def test_the_layer_is_chosen_on_the_development_pairs(monkeypatch, tmp_path, capsys):
     def found(pair, means):
         scores = [{"sentences": 4, "forward": mean, "backward": mean, "mean": mean} for mean in means]
-        return [Found(pair, layer, one) for layer, one in enumerate(scores)]
+        return [Result(pair, layer, one) for layer, one in enumerate(scores)]
 
     dev = [*found("de-en", [0.1, 0.9, 0.2]), *found("fr-en", [1.0, 0.3, 0.2])]
     results = {"dev-pair": dev, "pair": found("de-en", [0.1, 0.5, 0.8])}
@@ -118,7 +118,7 @@ def test_the_layer_is_chosen_on_the_development_pairs(monkeypatch, tmp_path, cap
     last = capsys.readouterr().out.split("layer ")[-1]
     assert last.strip().splitlines()[-1].startswith("| test.de-en | {") and '"test.de-en_mean": 50.0}' in last
     assert last.count(" 50.0% |") == 2 * 3, "of the pair, and the average"
-    assert best_layer([Found("a", 0, {"f1": 0.9}), Found("a", 1, {"f1": 0.9})], "f1") == 0, "the lowest of equal ones"
+    assert best_layer([Result("a", 0, {"f1": 0.9}), Result("a", 1, {"f1": 0.9})], "f1") == 0, "the lowest of equal ones"
 
 
 def test_bucc_takes_its_threshold_from_the_development_set(model, tmp_path):
@@ -209,10 +209,10 @@ def test_bucc_files(tmp_path):
     assert read_sentences(path) == {"de-1": "Ein Satz\twith a tab", "de-2": "Zwei"}
     assert list(read_sentences(path, limit=1)) == ["de-1"]
     gold = commands.written(tmp_path / "gold", "de-2\ten-7", "de-3\ten-7")
-    assert read_gold(gold, ["de-1", "de-2"], ["en-9", "en-7"], cut=True) == {(1, 1)}
+    assert read_gold(gold, ["de-1", "de-2"], ["en-9", "en-7"], skip_unknown=True) == {(1, 1)}
     for lines, read, message in (
         (["de-1\tA", "de-2 B"], read_sentences, "x, line 2: 'de-2 B'; valid: id<TAB>sentence"),
-        (["q\tq"], lambda path: read_gold(path, ["a"], ["x"], cut=True), "no pair of sentences"),
+        (["q\tq"], lambda path: read_gold(path, ["a"], ["x"], skip_unknown=True), "no pair of sentences"),
     ):
         with pytest.raises(ValueError, match=message):
             read(commands.written(tmp_path / "x", *lines))

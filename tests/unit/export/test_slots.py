@@ -9,9 +9,9 @@ import onnx_ir
 import pytest
 import torch
 
+from fairseq_plugins.baselines.nat_ctc import NATCTCConfig, NATCTCModel
 from fairseq_plugins.export import folder, slots
 from fairseq_plugins.export import graphs as graph_files
-from fairseq_plugins.models.baselines import NATCTCConfig, NATCTCModel
 from fairseq_plugins.ops.ctc import linear_best_path
 from fairseq_plugins_runtime.sessions import open_session
 from tests import builders

@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from fairseq_plugins.baselines.prefix_decoder import PrefixDecoder
 from fairseq_plugins.checkpoints.layouts import CausalLMLayout
-from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
 from fairseq_plugins.ops import linear as module
 from fairseq_plugins.ops.linear import MIN_WEIGHTS, Linear, linear, use_faster_linears
 from tests import builders

@@ -8,7 +8,7 @@ import torch
 from fairseq_plugins.sga.decoding import SGAGenerator
 from fairseq_plugins.sga.extensions.prefix_beam import BeamOptions, PrefixBeamGenerator, linear_prefix_beam
 from tests import builders
-from tests.unit.models.baselines.test_nat_ctc import build as build_nat
+from tests.unit.baselines.test_nat_ctc import build as build_nat
 from tests.unit.sga.test_decoding import LENGTHS, decode, likely_blank, plain_passes
 
 NO_TEXT = {builders.PAD, builders.EOS, builders.MASK}  # beside the blank, <s>

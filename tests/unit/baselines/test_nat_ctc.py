@@ -4,13 +4,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_plugins.models.baselines import NATCTCConfig, NATCTCModel
+from fairseq_plugins.baselines.nat_ctc import NATCTCConfig, NATCTCModel
 from fairseq_plugins.sga.config import SGACTCConfig
 from fairseq_plugins.sga.criterion import SGACTCCriterion
 from tests import builders
 from tests.builders import SOURCES, TARGETS
 
-SIZES = {"encoder_layers": 1, "decoder_layers": 2, "embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2}
+SIZES = {
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "embed_dim": 16,
+    "ffn_embed_dim": 24,
+    "attention_heads": 2,
+}
 
 
 def build(**changes):
@@ -25,7 +31,8 @@ def model(device):
 
 
 def slots(model, net_input):
-    return model.align(model.encode(net_input["src_tokens"]), model.slot_lengths(net_input["src_lengths"]))
+    lengths = model.slot_lengths(net_input["src_lengths"])
+    return model.align(model.encode(net_input["src_tokens"]), lengths)
 
 
 def test_a_batch_gives_what_each_sentence_gives_alone(model, device):
@@ -37,7 +44,7 @@ def test_a_batch_gives_what_each_sentence_gives_alone(model, device):
 
 
 def test_the_decoder_is_not_triangular(model, device):
-    """With the cross-attention cut, the first slot still depends on the last one: through self-attention alone."""
+    """Without cross-attention the first slot still depends on the last one."""
     for layer in model.decoder.layers:
         layer.encoder_attn.out_proj.weight.data.zero_()
         layer.encoder_attn.out_proj.bias.data.zero_()
@@ -50,12 +57,17 @@ def test_the_decoder_is_not_triangular(model, device):
 
 def test_criterion_gives_ctc_of_the_materialised_logits(model, device):
     data = builders.sample(device, extra=1)
-    loss, size, logged = SGACTCCriterion(builders.task(), SGACTCConfig(sentence_avg=False))(model, data)
+    criterion = SGACTCCriterion(builders.task(), SGACTCConfig(sentence_avg=False))
+    loss, size, logs = criterion(model, data)
     logits = F.linear(slots(model, data["net_input"]), model.encoder.embed_tokens.weight)
-    log_probs, lengths = logits.log_softmax(-1).transpose(0, 1), 2 * data["net_input"]["src_lengths"]
-    given = data["target"], lengths, torch.tensor(TARGETS, device=device), builders.BOS, "sum"
-    torch.testing.assert_close(loss, F.ctc_loss(log_probs, *given))
-    assert size == sum(TARGETS) and "denoising_loss" not in logged
+    log_probs, lengths = (
+        logits.log_softmax(-1).transpose(0, 1),
+        2 * data["net_input"]["src_lengths"],
+    )
+    target_lengths = torch.tensor(TARGETS, device=device)
+    labels = data["target"], lengths, target_lengths
+    torch.testing.assert_close(loss, F.ctc_loss(log_probs, *labels, builders.BOS, "sum"))
+    assert size == sum(TARGETS) and "denoising_loss" not in logs
     loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
 
@@ -79,22 +91,28 @@ def test_bad_options(change, message):
         build(**change)
 
 
-# Layers, width, inner width, heads, dropout: Transformer-base and -big of Vaswani et al. 2017, Table 3, and a smaller one.
+# Layers, width, inner width, heads, dropout: Transformer-base and -big of Vaswani et al. 2017,
+# Table 3, and a smaller one.
 ARCHITECTURES = [("nat_ctc_tiny", 3, 128, 512, 4, 0.1), ("nat_ctc", 6, 512, 2048, 8, 0.1)]
 ARCHITECTURES += [("nat_ctc_big", 6, 1024, 4096, 16, 0.3)]
 
 
 @pytest.mark.parametrize(("arch", "layers", "width", "inner", "heads", "dropout"), ARCHITECTURES)
-def test_architectures_are_the_same_from_argparse_and_from_hydra(arch, layers, width, inner, heads, dropout):
-    def built(**given):
-        return builders.built_both_ways(arch, "sga_translation", builders.task(), "meta", **given)
+def test_architectures_are_the_same_from_argparse_and_from_hydra(
+    arch, layers, width, inner, heads, dropout
+):
+    def built(**options):
+        return builders.built_both_ways(arch, "sga_translation", builders.task(), "meta", **options)
 
     model = built()
     for side in (model.encoder, model.decoder):
-        found = [(one.self_attn.num_heads, one.fc1.weight.shape, one.dropout_module.p) for one in side.layers]
-        assert found == layers * [(heads, (inner, width), dropout)]
-    other = built(dropout=0.2, decoder_layers=1)
-    assert len(other.decoder.layers) == 1 and other.decoder.dropout_module.p == 0.2
+        assert len(side.layers) == layers
+        for layer in side.layers:
+            assert layer.self_attn.num_heads == heads
+            assert layer.fc1.weight.shape == (inner, width)
+            assert layer.dropout_module.p == dropout
+    decoder = built(dropout=0.2, decoder_layers=1).decoder
+    assert len(decoder.layers) == 1 and decoder.dropout_module.p == 0.2
     assert model.encoder.embed_tokens.weight.shape == (builders.VOCAB, width)
     words = model.encoder.embed_tokens.weight
     assert words is model.decoder.embed_tokens.weight is model.decoder.output_projection.weight

@@ -1,4 +1,4 @@
-"""transformer_adapter: the backbone at the start, languages by their tokens, mixed batches, what trains, checkpoints, bad input."""
+"""transformer_adapter: start, languages by tokens, mixed batches, trained parameters, bad input."""
 
 import argparse
 
@@ -8,7 +8,7 @@ from fairseq import models
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.sequence_generator import SequenceGenerator
 
-from fairseq_plugins.modules.adapters import Adapter
+from fairseq_plugins.baselines.adapter_layers import Adapter
 from tests import adapter_builders as small
 from tests import builders
 
@@ -45,7 +45,7 @@ def test_at_the_start_it_is_the_backbone_exactly(tmp_path, norm):
 
 def test_only_adapters_train_and_the_backbone_stays_bit_equal(backbone):
     model = small.build(backbone, **ALL).train()
-    named = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     expected = {
         f"{side}.layers.{layer}.adapters.of.{language}.{name}.{kind}"
         for side in ("encoder", "decoder")
@@ -54,7 +54,7 @@ def test_only_adapters_train_and_the_backbone_stays_bit_equal(backbone):
         for name in ("layer_norm", "down", "up")
         for kind in ("weight", "bias")
     }
-    assert {name for name, parameter in named.items() if parameter.requires_grad} == expected
+    assert {name for name in parameters if parameters[name].requires_grad} == expected
     criterion = LabelSmoothedCrossEntropyCriterion(small.task(), False, 0.1)
     data = small.net_input(["de", "de"], ["en", "en"])
     sample = {"net_input": data, "target": data["prev_output_tokens"].roll(-1, 1), "ntokens": 9}
@@ -70,8 +70,8 @@ def test_a_mixed_batch_gives_what_each_language_gives_alone(backbone):
     together = logits(model, data)
     for row in range(4):
         alone = logits(model, small.rows_of(data, [row]))[0]
-        kept = data["prev_output_tokens"][row].ne(builders.PAD)
-        torch.testing.assert_close(together[row][kept], alone[kept], rtol=1e-5, atol=1e-5)
+        mask = data["prev_output_tokens"][row].ne(builders.PAD)
+        torch.testing.assert_close(together[row][mask], alone[mask], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.cases(
@@ -83,7 +83,8 @@ def test_a_mixed_batch_gives_what_each_language_gives_alone(backbone):
     ("encoder", "decoder", "fr", [1, 3]),
 )
 def test_an_adapter_touches_the_rows_of_its_language(backbone, key, side, language, rows):
-    model, data = small.build(backbone, decoder_adapter_language=key, **ALL).eval(), small.net_input(*MIXED)
+    model = small.build(backbone, decoder_adapter_language=key, **ALL).eval()
+    data = small.net_input(*MIXED)
     before = logits(model, data)
     after = logits(small.awake(model, only=f"{side}.layers.1.adapters.of.{language}."), data)
     assert [row for row in range(4) if not torch.equal(before[row], after[row])] == rows
@@ -98,25 +99,28 @@ def test_incremental_decoding_is_full_decoding(backbone, key):
     with torch.no_grad():
         encoder_out = model.encoder(data["src_tokens"], data["src_lengths"])
         for step in range(tokens.size(1)):
-            found = model.decoder(tokens[:, : step + 1], encoder_out=encoder_out, incremental_state=state)[0]
-            kept = tokens[:, step].ne(builders.PAD)
-            torch.testing.assert_close(found[kept, -1], full[kept, step], rtol=1e-4, atol=1e-4)
+            options = {"encoder_out": encoder_out, "incremental_state": state}
+            last = model.decoder(tokens[:, : step + 1], **options)[0][:, -1]
+            mask = tokens[:, step].ne(builders.PAD)
+            torch.testing.assert_close(last[mask], full[mask, step], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("key", ["target", "encoder"])
 def test_beam_search_keeps_the_languages_of_the_rows(backbone, key):
-    """A mixed batch gives the hypotheses that its rows give alone: the generator reorders and drops rows on the way."""
+    """A mixed batch gives the hypotheses of its rows; the generator reorders and drops rows."""
     model = small.awake(small.build(backbone, decoder_adapter_language=key, **ALL))
     generator = SequenceGenerator([model], small.dictionary(), beam_size=3, max_len_b=7)
     data = small.net_input(["fr", "de", "fr", "de"], ["en", "fr", "de", "en"])
     prefix = data["prev_output_tokens"][:, 1:2]
     inputs = {name: data[name] for name in ("src_tokens", "src_lengths")}
     together = generator.generate([model], {"net_input": inputs}, prefix_tokens=prefix)
-    for row, found in enumerate(together):
-        given = {"net_input": small.rows_of(inputs, [row])}
-        (alone,) = generator.generate([model], given, prefix_tokens=prefix[row : row + 1])
-        assert [one["tokens"].tolist() for one in found] == [one["tokens"].tolist() for one in alone]
-        assert [float(one["score"]) for one in found] == pytest.approx([float(one["score"]) for one in alone], abs=1e-4)
+    for row, beam in enumerate(together):
+        sample = {"net_input": small.rows_of(inputs, [row])}
+        (alone,) = generator.generate([model], sample, prefix_tokens=prefix[row : row + 1])
+        assert len(beam) == len(alone)
+        for hypothesis, expected in zip(beam, alone):
+            assert hypothesis["tokens"].tolist() == expected["tokens"].tolist()
+            assert float(hypothesis["score"]) == pytest.approx(float(expected["score"]), abs=1e-4)
 
 
 def test_which_languages_get_adapters(backbone):
@@ -126,7 +130,8 @@ def test_which_languages_get_adapters(backbone):
 
     assert languages() == (["de", "fr"], ["en"])
     assert languages(decoder_adapter_language="encoder") == (["de", "fr"], ["de", "fr"])
-    assert languages(encoder_adapters="fr,de,en", decoder_adapters="en, de") == (["de", "en", "fr"], ["de", "en"])
+    lists = {"encoder_adapters": "fr,de,en", "decoder_adapters": "en, de"}
+    assert languages(**lists) == (["de", "en", "fr"], ["de", "en"])
     more = small.task(["de-en"], extra_lang_pairs={"others": "fr-en,en-fr"})
     assert languages(more) == (["de", "en", "fr"], ["en", "fr"])
 
@@ -138,17 +143,19 @@ def test_sizes_of_the_paper(backbone):
     assert 24 * size == 50_429_952
     args = argparse.Namespace()
     models.ARCH_CONFIG_REGISTRY["transformer_adapter"](args)
-    found = (args.encoder_layers, args.decoder_layers, args.encoder_embed_dim, args.adapter_width, args.dropout)
-    assert found == (12, 12, 1024, 1024, 0.3)
+    assert (args.encoder_layers, args.decoder_layers) == (12, 12)
+    assert (args.encoder_embed_dim, args.adapter_width, args.dropout) == (1024, 1024, 0.3)
 
 
 def test_sentences_without_their_language_token_or_without_anything_else(backbone):
     model, data = small.build(backbone).eval(), small.net_input(["de", "fr"], ["en", "en"])
     for side, name in (("encoder", "src_tokens"), ("decoder", "prev_output_tokens")):
         bare = {**data, name: data[name].masked_fill(data[name].ge(min(small.TAG.values())), 5)}
-        with pytest.raises(ValueError, match=f"{side}: a sentence has no language token.*--{side}-langtok"):
+        message = f"{side}: a sentence has no language token.*--{side}-langtok"
+        with pytest.raises(ValueError, match=message):
             model(**bare)
-    with pytest.raises(ValueError, match="1 of the 2 source sentences of a batch are empty, the first is row 2"):
+    message = "1 of the 2 source sentences of a batch are empty, the first is row 2"
+    with pytest.raises(ValueError, match=message):
         model(**small.net_input(["de", "fr"], ["en", "en"], lengths=(5, 0)))
 
 
@@ -156,8 +163,12 @@ def test_sentences_without_their_language_token_or_without_anything_else(backbon
     "options of message",
     ({"adapter_width": 0}, {}, "--adapter-width must be at least 1; got 0"),
     ({"decoder_adapter_language": "source"}, {}, "must be one of target, encoder; got source"),
-    ({"encoder_adapters": "de,xx"}, {}, "--encoder-adapters de,xx: valid are different languages of --langs"),
-    ({"encoder_adapters": "de,en"}, {}, "--encoder-adapters de,en: no adapters for fr of .* de-en,fr-en; valid"),
+    ({"encoder_adapters": "de,xx"}, {}, "adapters de,xx: valid are different languages of --langs"),
+    (
+        {"encoder_adapters": "de,en"},
+        {},
+        "adapters de,en: no adapters for fr of .* de-en,fr-en; valid",
+    ),
     ({}, {"encoder_langtok": None}, "with --encoder-langtok src or tgt"),
     ({}, {"decoder_langtok": False}, "--decoder-adapter-language target needs --decoder-langtok"),
     ({"encoder_layers": 1}, {}, r"--encoder-layers 1 \(valid here: 2\)"),
@@ -173,12 +184,12 @@ def test_bad_options(backbone, options, of, message):
 def test_positions_are_those_of_the_backbone_where_they_are_learned(backbone, tmp_path):
     small.build(backbone, max_source_positions=32, max_target_positions=32)
     for side, option in (("encoder", "source"), ("decoder", "target")):
-        learned = {f"{side}_learned_pos": True}
-        path = small.write_backbone(tmp_path / "backbone.pt", **learned)
-        model, data = small.build(path, **learned, **ALL).eval(), small.net_input(*MIXED)
+        options = {f"{side}_learned_pos": True}
+        path = small.write_backbone(tmp_path / "backbone.pt", **options)
+        model, data = small.build(path, **options, **ALL).eval(), small.net_input(*MIXED)
         assert torch.equal(logits(model, data), logits(small.stock(path), data))
         with pytest.raises(ValueError, match=rf"--max-{option}-positions 32 \(valid here: 64\)"):
-            small.build(path, **learned, **{f"max_{option}_positions": 32})
+            small.build(path, **options, **{f"max_{option}_positions": 32})
 
 
 def test_bad_backbones(backbone, tmp_path):
@@ -188,14 +199,23 @@ def test_bad_backbones(backbone, tmp_path):
         small.build(backbone, builders.task())
     two = small.write_backbone(tmp_path / "two.pt", langs=["de", "en"])
     edited(two, two, lambda content: delattr(content["args"], "langs"))
-    with pytest.raises(ValueError, match="the dictionary has 19 entries .*two.pt 18 rows for its encoder"):
+    message = "the dictionary has 19 entries .*two.pt 18 rows for its encoder"
+    with pytest.raises(ValueError, match=message):
         small.build(two)
     extra = "encoder.layers.0.adapters.of.de.up.bias"
     with pytest.raises(ValueError, match="has adapters"):
-        small.build(edited(backbone, tmp_path / "b.pt", lambda held: held["model"].update({extra: torch.ones(1)})))
+        small.build(
+            edited(
+                backbone,
+                tmp_path / "b.pt",
+                lambda content: content["model"].update({extra: torch.ones(1)}),
+            )
+        )
     missing = "decoder.layers.1.fc2.bias"
     with pytest.raises(ValueError, match=f"missing tensors: {missing}"):
-        small.build(edited(backbone, tmp_path / "b.pt", lambda held: held["model"].pop(missing)))
+        small.build(
+            edited(backbone, tmp_path / "b.pt", lambda content: content["model"].pop(missing))
+        )
     builders.write_symbols(tmp_path / "dict.txt", ["p0", "p2", "p1"])
     with pytest.raises(ValueError, match="has 'p2' as entry 5, the data's dictionary 'p1'"):
-        small.build(edited(backbone, tmp_path / "b.pt", lambda held: None))
+        small.build(edited(backbone, tmp_path / "b.pt", lambda content: None))

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fairseq_plugins.modules.adapters import LanguageAdapters, RowLanguages
-from fairseq_plugins.modules.language_tags import NONE, LanguageTags
+from fairseq_plugins.baselines.adapter_layers import LanguageAdapters, RowLanguages
+from fairseq_plugins.baselines.language_tags import NONE, LanguageTags
 
 TOKENS = {"de": 8, "en": 9, "fr": 7}
 
@@ -15,22 +15,24 @@ def tags():
 
 
 def test_the_first_language_token_counts(tags):
-    found = tags(torch.tensor([[1, 1, 8, 5, 2], [7, 5, 8, 9, 1], [2, 8, 7, 5, 5]]))
-    assert found.numbers.tolist() == [1, 0, 1]
-    assert found.active.int().tolist() == [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]]
+    rows = tags(torch.tensor([[1, 1, 8, 5, 2], [7, 5, 8, 9, 1], [2, 8, 7, 5, 5]]))
+    assert rows.numbers.tolist() == [1, 0, 1]
+    assert rows.active.int().tolist() == [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]]
 
 
 def test_rows_without_a_language_that_counts(tags):
-    with pytest.raises(ValueError, match="decoder: a sentence has no language token, .*--decoder-langtok"):
+    message = "decoder: a sentence has no language token, .*--decoder-langtok"
+    with pytest.raises(ValueError, match=message):
         tags(torch.tensor([[8, 5], [4, 5]]))
-    with pytest.raises(ValueError, match="decoder: language 'en' has no adapters; this model has: fr, de"):
+    message = "decoder: language 'en' has no adapters; this model has: fr, de"
+    with pytest.raises(ValueError, match=message):
         tags(torch.tensor([[8, 5], [9, 5]]))
 
 
 def test_beams_that_a_forced_token_leaves_over_are_no_error(tags):
     assert tags(torch.tensor([[2], [2]]), search=True).numbers.tolist() == [NONE, NONE]
-    found = tags(torch.tensor([[2, 8], [2, 4], [2, 9]]), search=True)
-    assert found.numbers.tolist() == [1, NONE, NONE]
+    rows = tags(torch.tensor([[2, 8], [2, 4], [2, 9]]), search=True)
+    assert rows.numbers.tolist() == [1, NONE, NONE]
     with pytest.raises(ValueError, match="language 'en' has no adapters"):
         tags(torch.tensor([[2, 9], [2, 4]]), search=True)
     with pytest.raises(ValueError, match="has no language token"):
@@ -50,5 +52,6 @@ def test_gradients_reach_the_adapters_of_the_rows_alone():
     for row, name in ((0, "de"), (2, "to"), (3, "de")):
         torch.testing.assert_close(y[:, row], x[:, row] + adapters.of[name](x[:, row]))
     y.square().sum().backward()
-    used = {name.split(".")[1] for name, parameter in adapters.named_parameters() if parameter.grad is not None}
+    parameters = dict(adapters.named_parameters())
+    used = {name.split(".")[1] for name in parameters if parameters[name].grad is not None}
     assert used == {"de", "to"} and x.grad is not None

@@ -1,4 +1,4 @@
-"""gpt_msp: caches and beams of the stock generator, padding, what trains, checkpoints, options and bad files."""
+"""gpt_msp: caches and beams, padding, trained parameters, checkpoints, options, bad files."""
 
 from types import SimpleNamespace
 
@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.sequence_generator import SequenceGenerator
 
-from fairseq_plugins.models.baselines import GPTMSPConfig, GPTMSPModel
-from fairseq_plugins.models.baselines.gpt_msp import ARCHITECTURES
+from fairseq_plugins.baselines.gpt_msp import ARCHITECTURES, GPTMSPConfig, GPTMSPModel
 from tests import builders, gpt_builders
 
 STAGES = ("encoder.encoding", "encoder.re_encoding", "decoder.decoding")
@@ -29,10 +28,11 @@ def model(folder, device):
 def sample(device, **options):
     net_input = gpt_builders.net_input(**options)
     target = builders.pad(gpt_builders.pieces_rows([4, 6, 2], seed=4))
-    return builders.to_device({"net_input": net_input, "target": target, "ntokens": 12, "nsentences": 3}, device)
+    batch = {"net_input": net_input, "target": target, "ntokens": 12, "nsentences": 3}
+    return builders.to_device(batch, device)
 
 
-def scored(model, source, tokens):
+def score(model, source, tokens):
     shifted = torch.cat([tokens[-1:], tokens[:-1]])[None]
     with torch.no_grad():
         logits = model(source[None], torch.tensor([len(source)], device=source.device), shifted)[0]
@@ -40,32 +40,34 @@ def scored(model, source, tokens):
 
 
 def test_beams_keep_their_caches(model, device):
-    """The scores that the generator found with reordered caches are those of full passes over its hypotheses, row by row."""
+    """Scores by reordered caches are those of full passes over the hypotheses, row by row."""
     symbols = gpt_builders.dictionary()
-    generator = SequenceGenerator([model], symbols, beam_size=4, max_len_b=8, normalize_scores=False)
+    options = {"beam_size": 4, "max_len_b": 8, "normalize_scores": False}
+    generator = SequenceGenerator([model], symbols, **options)
     data = sample(device, left_pad=True)
-    hypotheses = generator.generate([model], data)
     texts = set()
-    for row, found in zip(data["net_input"]["src_tokens"], hypotheses):
-        assert len(found) == 4
-        for one in found:
-            texts.add(tuple(one["tokens"].tolist()))
-            expected = scored(model, row[row.ne(builders.PAD)], one["tokens"])
-            assert float(one["score"]) == pytest.approx(expected, abs=1e-4)
+    for row, beam in zip(data["net_input"]["src_tokens"], generator.generate([model], data)):
+        assert len(beam) == 4
+        for hypothesis in beam:
+            texts.add(tuple(hypothesis["tokens"].tolist()))
+            expected = score(model, row[row.ne(builders.PAD)], hypothesis["tokens"])
+            assert float(hypothesis["score"]) == pytest.approx(expected, abs=1e-4)
     assert len(texts) >= 7 and max(map(len, texts)) >= 3
 
 
 @pytest.mark.parametrize("options", [{"extra": 3}, {"left_pad": True, "extra": 2}], ids=str)
 def test_padding_changes_nothing(model, device, options):
     data, padded = sample(device)["net_input"], sample(device, **options)["net_input"]
-    kept = data["prev_output_tokens"].ne(builders.PAD)
+    mask = data["prev_output_tokens"].ne(builders.PAD)
     with torch.no_grad():
-        torch.testing.assert_close(model(**padded)[0][kept], model(**data)[0][kept], rtol=1e-5, atol=1e-5)
+        logits, expected = model(**padded)[0][mask], model(**data)[0][mask]
+    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_only_prompts_train_and_the_rest_stays_bit_equal(folder, device):
     model = gpt_builders.msp(folder).to(device).train()
-    assert {name for name, parameter in model.named_parameters() if parameter.requires_grad} == TRAINED
+    parameters = dict(model.named_parameters())
+    assert {name for name in parameters if parameters[name].requires_grad} == TRAINED
     criterion = LabelSmoothedCrossEntropyCriterion(gpt_builders.task(), False, 0.1)
     # A scale of 1 sits at the edge of max(1, scale); its gradient is that of 1 and above.
     assert builders.moved(model, lambda: criterion(model, sample(device))[0]) == TRAINED
@@ -79,29 +81,32 @@ def test_checkpoints_hold_the_prompts_and_name_the_frozen_model(folder, tmp_path
     state = model.state_dict()
     marker = f"decoder.frozen.fingerprint.{model.decoder.frozen.fingerprint}"
     assert set(state) == TRAINED | {marker}
-    other = gpt_builders.msp(folder, seed=9)
-    other.load_state_dict(state)
+    copy = gpt_builders.msp(folder, seed=9)
+    copy.load_state_dict(state)
     data = gpt_builders.net_input()
     with torch.no_grad():
-        torch.testing.assert_close(other(**data)[0], model(**data)[0])
-    stranger = gpt_builders.msp(gpt_builders.write(tmp_path / "other", gpt_builders.tensors(seed=7)))
+        torch.testing.assert_close(copy(**data)[0], model(**data)[0])
+    strange_folder = gpt_builders.write(tmp_path / "other", gpt_builders.tensors(seed=7))
+    stranger = gpt_builders.msp(strange_folder)
     with pytest.raises(ValueError, match="trained on another frozen model.*--pretrained-gpt"):
         stranger.load_state_dict(state)
 
 
 def test_rows_follow_the_dictionary_by_name(folder):
-    """A dictionary with fewer pieces, in another order and padded with madeupword entries takes the rows of its entries."""
+    """A dictionary of fewer pieces in another order, with madeupword entries, takes its rows."""
     symbols = builders.of_symbols(["p7", "p2", "madeupword0000"])
     cfg = GPTMSPConfig(pretrained_gpt=str(folder), prompt_length=3)
-    found = GPTMSPModel.build_model(cfg, builders.task_of(symbols))
-    words, all_words = found.decoder.lm.embed_tokens.weight, gpt_builders.msp(folder).decoder.lm.embed_tokens.weight
+    decoder = GPTMSPModel.build_model(cfg, builders.task_of(symbols)).decoder
+    words = decoder.lm.embed_tokens.weight
+    all_words = gpt_builders.msp(folder).decoder.lm.embed_tokens.weight
     assert torch.equal(words[:6], all_words[[0, 1, 2, 3, 4 + 7, 4 + 2]])
     torch.testing.assert_close(words[6], all_words.mean(0))
-    assert found.decoder.output_projection.weight is words
+    assert decoder.output_projection.weight is words
 
 
 def build(folder, **options):
-    return GPTMSPModel.build_model(GPTMSPConfig(pretrained_gpt=str(folder), **options), gpt_builders.task())
+    cfg = GPTMSPConfig(pretrained_gpt=str(folder), **options)
+    return GPTMSPModel.build_model(cfg, gpt_builders.task())
 
 
 @pytest.mark.cases(
@@ -121,27 +126,36 @@ def test_bad_options(folder, changes, message):
 def test_bad_dictionaries_and_sentences(model, folder, tmp_path, device):
     with pytest.raises(ValueError, match="--pretrained-gpt is needed"):
         GPTMSPModel.build_model(GPTMSPConfig(), gpt_builders.task())
-    with pytest.raises(ValueError, match="has no row for 2 entries of the data's dictionary: 'p25', 'p26'"):
+    message = "has no row for 2 entries of the data's dictionary: 'p25', 'p26'"
+    with pytest.raises(ValueError, match=message):
         gpt_builders.msp(folder, pieces=27)
     bare = gpt_builders.write(tmp_path / "bare", pieces=0)
     with pytest.raises(ValueError, match="bare: nothing beside it tells what its 29 rows mean"):
         gpt_builders.msp(bare)
-    two = SimpleNamespace(source_dictionary=gpt_builders.dictionary(), target_dictionary=gpt_builders.dictionary(3))
+    source, target = gpt_builders.dictionary(), gpt_builders.dictionary(3)
+    two = SimpleNamespace(source_dictionary=source, target_dictionary=target)
     with pytest.raises(ValueError, match="need the same dictionary"):
         GPTMSPModel.build_model(GPTMSPConfig(pretrained_gpt=str(folder)), two)
-    with pytest.raises(ValueError, match="input of 21 tokens is longer than the language model's 20 positions"):
+    message = "input of 21 tokens is longer than the language model's 20 positions"
+    with pytest.raises(ValueError, match=message):
         model.encoder(torch.full((1, gpt_builders.POSITIONS + 1), 5, device=device))
     with pytest.raises(ValueError, match="1 of the 1 source sentences of a batch are empty"):
         model.encoder(torch.tensor([[builders.PAD, builders.EOS]], device=device))
 
 
+def build_both(arch, folder):
+    task, options = gpt_builders.task(), {"pretrained_gpt": str(folder)}
+    return builders.built_both_ways(arch, "translation", task, **options)
+
+
 def test_architectures_are_the_same_from_argparse_and_from_hydra(folder):
-    """The mGPT of the paper has 19 million trained parameters: three stages, keys and values of 24 layers, three scales."""
+    """The paper's mGPT has 19M trained parameters: 3 stages, keys and values, 3 scales."""
     for arch, length in (("gpt_msp", 128), ("gpt_msp_tiny", 32)):
-        model = builders.built_both_ways(arch, "translation", gpt_builders.task(), pretrained_gpt=str(folder))
+        model = build_both(arch, folder)
         assert model.decoder.decoding.key.shape == (3, length, 16)
-    with pytest.raises(ValueError, match=r"--decoder-layers 24 \(valid here: 3\), --decoder-embed-dim 1024"):
-        builders.built_both_ways("gpt_msp_mgpt", "translation", gpt_builders.task(), pretrained_gpt=str(folder))
+    message = r"--decoder-layers 24 \(valid here: 3\), --decoder-embed-dim 1024"
+    with pytest.raises(ValueError, match=message):
+        build_both("gpt_msp_mgpt", folder)
     sizes = ARCHITECTURES["gpt_msp_mgpt"]
     prompts = sizes["decoder_layers"] * sizes["prompt_length"] * sizes["decoder_embed_dim"]
     assert 3 * (2 * prompts + 1) == 18_874_371

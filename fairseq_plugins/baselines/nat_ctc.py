@@ -1,4 +1,4 @@
-"""``nat_ctc``: a non-autoregressive transformer trained from scratch with CTC, the comparison system of SGA's Table 1."""
+"""``nat_ctc``: a non-autoregressive transformer trained from scratch with CTC."""
 
 from argparse import Namespace
 from dataclasses import dataclass
@@ -6,25 +6,31 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
-from fairseq.models.transformer import Embedding, TransformerDecoder, TransformerEncoder, base_architecture
+from fairseq.models.transformer import (
+    Embedding,
+    TransformerDecoder,
+    TransformerEncoder,
+    base_architecture,
+)
 from torch import Tensor
 
-from ...common.options import (
-    check_dropout,
-    check_positive,
+from ..common.options import (
+    Rule,
+    check_rules,
+    in_range,
     option,
     register_architectures,
-    same_sides,
     set_architecture,
+    sizes_of,
 )
-from ...common.slot_model import SlotModel, Target, check_slots_task, find_blank
-from ...ops.ctc import linear_ctc_loss
-from ...ops.masks import lengths_to_padding_mask
+from ..common.slot_model import SlotModel, Target, check_slots_task, find_blank
+from ..ops.ctc import linear_ctc_loss
+from ..ops.masks import lengths_to_padding_mask
 
 
 @dataclass
 class NATCTCConfig(FairseqDataclass):
-    """Sizes; None means the architecture's default, so that argparse and hydra build the same model."""
+    """Sizes; None = the architecture's default, so that argparse and hydra build the same model."""
 
     encoder_layers: Optional[int] = option(None, "encoder layers")
     decoder_layers: Optional[int] = option(None, "decoder layers")
@@ -40,32 +46,69 @@ class NATCTCConfig(FairseqDataclass):
     ctc_blank: str = option("<s>", "dictionary symbol used as CTC blank")
 
 
-SIZES = ("encoder_layers", "decoder_layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+def architecture(layers: int, width: int, inner: int, heads: int, dropout: float) -> Dict[str, Any]:
+    """Name the sizes of an architecture."""
+    return {
+        "encoder_layers": layers,
+        "decoder_layers": layers,
+        "embed_dim": width,
+        "ffn_embed_dim": inner,
+        "attention_heads": heads,
+        "dropout": dropout,
+    }
+
+
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
-    "nat_ctc_tiny": {**dict(zip(SIZES, (3, 3, 128, 512, 4))), "dropout": 0.1},
-    "nat_ctc": {**dict(zip(SIZES, (6, 6, 512, 2048, 8))), "dropout": 0.1},
-    "nat_ctc_big": {**dict(zip(SIZES, (6, 6, 1024, 4096, 16))), "dropout": 0.3},
+    "nat_ctc_tiny": architecture(3, 128, 512, 4, 0.1),
+    "nat_ctc": architecture(6, 512, 2048, 8, 0.1),
+    "nat_ctc_big": architecture(6, 1024, 4096, 16, 0.3),
 }
 """Defaults of each --arch; nat_ctc_big is Transformer-big with the paper's dropout."""
+
+RULES = (
+    in_range("dropout", "[0, 1)"),
+    in_range("attention_dropout", "[0, 1)"),
+    in_range("activation_dropout", "[0, 1)"),
+    in_range("encoder_layers", "[1, inf)"),
+    in_range("decoder_layers", "[1, inf)"),
+    in_range("embed_dim", "[1, inf)"),
+    in_range("ffn_embed_dim", "[1, inf)"),
+    in_range("attention_heads", "[1, inf)"),
+    in_range("max_source_positions", "[1, inf)"),
+    in_range("ctc_upsample", "[1, inf)"),
+    Rule(
+        lambda o: o.embed_dim % o.attention_heads,
+        "--embed-dim must be a multiple of --attention-heads; got {embed_dim} and "
+        "{attention_heads}",
+    ),
+)
 
 
 class SlotDecoder(TransformerDecoder):
     """Stock decoder layers without the triangular mask, over slots copied from the encoder."""
 
-    def forward_slots(self, encoder_out: Dict[str, List[Tensor]], upsample: int, lengths: Tensor) -> Tensor:
-        """Every slot at once: (B, T, C), ready for the output projection.
+    def forward_slots(
+        self, encoder_out: Dict[str, List[Tensor]], upsample: int, lengths: Tensor
+    ) -> Tensor:
+        """Compute the features of all slots, ready for the output projection.
 
         Args:
-            encoder_out: of the stock encoder; ``encoder_out[0]`` (S, B, C), ``encoder_padding_mask[0]`` (B, S), True = padding.
+            encoder_out: of the stock encoder: ``encoder_out[0]`` (S, B, C),
+                ``encoder_padding_mask[0]`` (B, S), True = padding.
             upsample: slots per source token.
-            lengths: (B,) int64, slots.
+            lengths: (B,) int64, slots of each sentence.
+
+        Returns:
+            (B, T, C).
         """
         states = encoder_out["encoder_out"][0]
-        source_mask = encoder_out["encoder_padding_mask"][0] if encoder_out["encoder_padding_mask"] else None
+        source_masks = encoder_out["encoder_padding_mask"]
+        source_mask = source_masks[0] if source_masks else None
         slots = states.repeat_interleave(upsample, dim=0)[: int(lengths.max())]  # T B C
         mask = lengths_to_padding_mask(lengths, slots.size(0), slots.device)
-        # Positions are counted from what is no padding: any other id will do.
-        positions = self.embed_positions(mask.long() * self.padding_idx + (~mask).long() * (self.padding_idx + 1))
+        # Positions count the tokens that are not padding, whatever their ids.
+        tokens = (~mask).long() + self.padding_idx  # padding_idx + 1 at slots
+        positions = self.embed_positions(tokens)
         hidden = self.dropout_module(slots + positions.transpose(0, 1))
         for layer in self.layers:
             hidden = layer(hidden, states, source_mask, self_attn_padding_mask=mask)[0]
@@ -76,27 +119,37 @@ class SlotDecoder(TransformerDecoder):
 
 @register_model("nat_ctc", dataclass=NATCTCConfig)
 class NATCTCModel(SlotModel):
-    """Transformer encoder, bidirectional decoder over the upsampled encoder output, CTC; one embedding for everything.
+    """Encoder, bidirectional decoder over the upsampled encoder output, CTC; one embedding.
 
-    Has the interface of the SGA model, so that task ``sga_translation``, criterion ``sga_ctc`` and its generator serve both.
+    The interface is that of the SGA model, so that the task ``sga_translation``, the criterion
+    ``sga_ctc`` and its generator serve both.
 
-    Source: the "Transformer (NAT) + CTC" rows of SGA's Table 1; Libovicky and Helcl 2018, section 3.
+    Source: the "Transformer (NAT) + CTC" rows of SGA's Table 1; Libovicky and Helcl 2018, section
+    3.
     """
 
     alignment = "ctc"
     has_denoiser = False
 
-    def __init__(self, encoder: TransformerEncoder, decoder: SlotDecoder, upsample: int, blank: int, positions: int):
+    def __init__(
+        self,
+        encoder: TransformerEncoder,
+        decoder: SlotDecoder,
+        upsample: int,
+        blank: int,
+        positions: int,
+    ):
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
         self.upsample, self.blank, self.positions = upsample, blank, positions
 
     @classmethod
     def build_model(cls, cfg: NATCTCConfig, task: Any) -> "NATCTCModel":
+        """Build the model. Raises ValueError for a broken rule, or a task of another kind."""
         check_slots_task(task, "nat_ctc")
         dictionary = task.source_dictionary
         set_architecture(cfg, ARCHITECTURES["nat_ctc"])
-        check_config(cfg)
+        check_rules(cfg, RULES)
         args = stock_options(cfg)
         embedding = Embedding(len(dictionary), cfg.embed_dim, dictionary.pad())
         encoder = TransformerEncoder(args, dictionary, embedding)
@@ -105,7 +158,7 @@ class NATCTCModel(SlotModel):
         return cls(encoder, decoder, cfg.ctc_upsample, blank, cfg.max_source_positions)
 
     def max_positions(self) -> Tuple[int, int]:
-        """Longest source, and the most slots it gives."""
+        """Return the longest source in tokens, and the longest target in slots."""
         return self.positions, self.positions * self.upsample
 
     def encode(self, src_tokens: Tensor) -> Dict[str, List[Tensor]]:
@@ -119,6 +172,7 @@ class NATCTCModel(SlotModel):
 
     @property
     def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
+        """Weight (V, C) of the output projection, which has no bias."""
         return self.decoder.output_projection.weight, None
 
     def forward(
@@ -128,37 +182,34 @@ class NATCTCModel(SlotModel):
         target: Target,
         **_: Any,
     ) -> Tuple[Dict[str, Tensor], Dict[str, Tensor]]:
-        """CTC loss of a batch; arguments and results are those of the SGA model, options of its denoiser are ignored."""
+        """Compute the CTC loss of a batch.
+
+        Arguments and results are those of the SGA model; options of its denoiser are ignored.
+        """
         slots = self.slot_lengths(src_lengths)
         hidden = self.align(self.encode(src_tokens), slots)
         weight, bias = self.projection
-        loss = linear_ctc_loss(
-            hidden, weight, bias, target.tokens, slots, target.lengths, self.blank, target.chunk_size
-        )
+        tokens, lengths, chunk_size = target
+        loss = linear_ctc_loss(hidden, weight, bias, tokens, slots, lengths, self.blank, chunk_size)
         return {"alignment": loss}, {"alignment": slots}
 
 
-def check_config(cfg: NATCTCConfig) -> None:
-    """Raise ValueError naming option, value and valid range."""
-    check_dropout(cfg, "dropout", "attention_dropout", "activation_dropout")
-    check_positive(cfg, *SIZES, "max_source_positions", "ctc_upsample")
-    if cfg.embed_dim % cfg.attention_heads:  # type: ignore[operator]
-        raise ValueError(
-            f"--embed-dim must be a multiple of --attention-heads; got {cfg.embed_dim} and {cfg.attention_heads}"
-        )
-
-
 def stock_options(cfg: NATCTCConfig) -> Namespace:
-    """The options of fairseq's transformer, filled from ours."""
-    stock = ("max_source_positions", "dropout", "attention_dropout", "activation_dropout")
+    """Translate the options into those of fairseq's transformer."""
+    sizes = (cfg.embed_dim, cfg.ffn_embed_dim, cfg.attention_heads)
     args = Namespace(
-        **same_sides(cfg.encoder_layers, cfg.embed_dim, cfg.ffn_embed_dim, cfg.attention_heads),
-        **{name: getattr(cfg, name) for name in stock},
-        **dict.fromkeys(("encoder_normalize_before", "decoder_normalize_before"), cfg.normalize_before),
-        **dict.fromkeys(("share_all_embeddings", "share_decoder_input_output_embed"), True),
+        **sizes_of("encoder", cfg.encoder_layers, *sizes),
+        **sizes_of("decoder", cfg.decoder_layers, *sizes),
+        encoder_normalize_before=cfg.normalize_before,
+        decoder_normalize_before=cfg.normalize_before,
+        dropout=cfg.dropout,
+        attention_dropout=cfg.attention_dropout,
+        activation_dropout=cfg.activation_dropout,
+        max_source_positions=cfg.max_source_positions,
         max_target_positions=cfg.max_source_positions * cfg.ctc_upsample,
+        share_all_embeddings=True,
+        share_decoder_input_output_embed=True,
     )
-    args.decoder_layers = cfg.decoder_layers
     base_architecture(args)
     return args
 

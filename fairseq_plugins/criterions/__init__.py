@@ -1,1 +1,0 @@
-"""Thin criterions: unpack the batch, call ops, log."""

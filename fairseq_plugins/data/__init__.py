@@ -1,1 +1,0 @@
-"""Datasets and collaters: CPU only; noise is drawn from (seed, epoch, index); they hold no model."""

@@ -1,1 +1,0 @@
-"""One package a model family."""

@@ -1,1 +1,0 @@
-"""Shared nn.Modules: the masked-LM encoder with prefix keys and values, and the frozen wrapper."""

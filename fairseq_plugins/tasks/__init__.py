@@ -1,1 +1,0 @@
-"""One registered task per file."""
