@@ -13,9 +13,10 @@ VERSION = re.search(r'^__version__ = "([^"]+)"', INIT, re.MULTILINE).group(1)
 README = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## More")[0]
 DESCRIPTION = re.sub(r"!?\[([^]]*)\]\((?!https:)[^)]*\)", r"\1", README)
 
-# fairseq's own releases end at 0.12.2, which does not import on Python 3.11; fairseq-fixed is the same code, patched.
-# Both compile C++ against the installed torch: install torch first and pass --no-build-isolation (see the Makefile).
-# Both require torchaudio, for speech only; where it cannot be loaded beside this torch, the Makefile removes it again.
+# fairseq's own releases end at 0.12.2, which does not import on Python 3.11; fairseq-fixed is the
+# same code, patched. Both compile C++ against the installed torch: install torch first and pass
+# --no-build-isolation (see the Makefile). Both require torchaudio, for speech only; if it cannot be
+# loaded beside this torch, the Makefile removes it again.
 REQUIREMENTS = [
     'fairseq-fixed==0.12.3.1; python_version >= "3.11"',
     'fairseq==0.12.2; python_version < "3.11"',
@@ -41,12 +42,16 @@ LANGID = "py3langid>=0.4"  # languages of outputs
 SKLEARN = "scikit-learn>=1.0"  # fairseq 0.12.3 brings it
 
 ONNX = ["onnx>=1.16", "onnxscript>=0.5"]
-# Before 1.25 some products of 8 bits are wrong on processors with AMX; Python 3.10 has no newer one than 1.23.
-ONNX += ['onnxruntime>=1.25; python_version >= "3.11"', 'onnxruntime>=1.18; python_version < "3.11"']
-CLIENTS = ["httpx>=0.27", "libretranslatepy>=2.1", "deep-translator>=1.11"]  # what the service is tested with
+# Before 1.25 some products of 8 bits are wrong on processors with AMX; Python 3.10 has no newer one
+# than 1.23.
+ONNX += [
+    'onnxruntime>=1.25; python_version >= "3.11"',
+    'onnxruntime>=1.18; python_version < "3.11"',
+]
+CLIENTS = ["httpx>=0.27", "libretranslatepy>=2.1", "deep-translator>=1.11"]  # of the service
 
-TEST = ["pytest>=7.0", "pytest-xdist>=3.2", JSONSCHEMA, MATPLOTLIB, TRANSFORMERS, SCIPY, SKLEARN, LANGID]
-TEST += [*ONNX, *CLIENTS, PROTOBUF]
+TEST = ["pytest>=7.0", "pytest-xdist>=3.2", JSONSCHEMA, MATPLOTLIB, TRANSFORMERS, SCIPY, SKLEARN]
+TEST += [LANGID, *ONNX, *CLIENTS, PROTOBUF]
 
 EXTRAS = {
     # transformers: only to compare logits with it; matplotlib: plots
@@ -58,25 +63,27 @@ EXTRAS = {
     "huggingface": [TRANSFORMERS, PROTOBUF],
     "onnx": ONNX,
     "plots": [MATPLOTLIB, SCIPY],
-    "peers": [MATPLOTLIB, SCIPY, *ONNX, "ctranslate2>=4.5"],  # what benchmarks compare with
+    "peers": [MATPLOTLIB, SCIPY, *ONNX, "ctranslate2>=4.5"],  # of benchmarks
     "probe": [SKLEARN],
-    "recipes": [JSONSCHEMA],  # what examples/ reads its YAML with, in the workflow's own environment too
+    "recipes": [JSONSCHEMA],  # of examples/, in the workflow's environment too
     "study": [JSONSCHEMA, MATPLOTLIB, SCIPY, LANGID],  # pages with plots, languages of outputs
-    "release": ["build>=1.2", "twine>=6.1"],  # 6.1 is the first that knows the metadata of today's setuptools
-    "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: give it an environment of its own
+    "release": ["build>=1.2", "twine>=6.1"],  # 6.1 knows the metadata of today's setuptools
+    "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: install it in a separate environment
 }
 
 setup(
     name="fairseq-plugins",
     version=VERSION,
-    description="fairseq --user-dir plugins that bridge multilingual language understanding and generation",
+    description="fairseq plugins that bridge multilingual language understanding and generation",
     long_description=DESCRIPTION,
     long_description_content_type="text/markdown",
     author="The fairseq_plugins authors",
     license="MIT",
     license_files=["LICENSE", "NOTICE"],
     python_requires=">=3.10",
-    packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*", "data_prep", "data_prep.*"]),
+    packages=find_packages(
+        include=["fairseq_plugins", "fairseq_plugins.*", "data_prep", "data_prep.*"]
+    ),
     package_data={"fairseq_plugins": ["py.typed"], "data_prep": ["*.sh"]},
     entry_points={"console_scripts": ["fairseq-plugins = fairseq_plugins.__main__:main"]},
     install_requires=REQUIREMENTS,

@@ -90,7 +90,7 @@ def _item_columns(case: Case, timing: Timing) -> Dict[str, Any]:
 
 
 def run_epoch(dataset: FairseqDataset, batches: Sequence[np.ndarray]) -> int:
-    """Make the given batches as training does, without workers; return the tokens of the targets."""
+    """Make the batches as training does, without workers; return the tokens of the targets."""
     settings = {"collate_fn": dataset.collater, "batch_sampler": batches, "seed": SEED}
     iterator = EpochBatchIterator(dataset, **settings)
     return sum(int(batch["ntokens"]) for batch in iterator.next_epoch_itr())

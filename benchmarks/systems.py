@@ -159,7 +159,9 @@ def build_sga(sizes: Sizes, device: torch.device, **options: Any) -> SGAModel:
     masked_lm = MaskedLM(lm_sizes)
     masked_lm.reset_parameters()
     cfg = JoinedModelConfig(prompt_length=sizes.prompts, **options)
-    model = MODELS[str(cfg.alignment)](Frozen(masked_lm, *UNTRAINED), cfg, blank=0, mask=sizes.vocab - 1)
+    model = MODELS[str(cfg.alignment)](
+        Frozen(masked_lm, *UNTRAINED), cfg, blank=0, mask=sizes.vocab - 1
+    )
     return model.to(device).eval()
 
 

@@ -1,4 +1,7 @@
-"""Check a built site: every local link and anchor exists, and no page loads anything from elsewhere: ``check_links.py FOLDER``."""
+"""Check a built site: ``check_links.py FOLDER``.
+
+Every local link and anchor must exist, and no page may load anything from another host.
+"""
 
 import sys
 from html.parser import HTMLParser
@@ -27,7 +30,7 @@ class Page(HTMLParser):
 
 
 def broken(root: Path):
-    """``page: link`` for every link to a file or an anchor that is not there, and for every resource of another host."""
+    """List ``page: link`` for every broken local link and for every resource of another host."""
     pages = {path.resolve(): Page(path) for path in sorted(root.rglob("*.html"))}
     for path, page in pages.items():
         for link in sorted(page.links | page.loaded):

@@ -1,4 +1,7 @@
-"""Settings of Sphinx. Pages are Markdown (MyST); the API is read from the source, without importing fairseq or torch."""
+"""Settings of Sphinx.
+
+Pages are Markdown (MyST); the API is read from the source, without importing fairseq or torch.
+"""
 
 import re
 import subprocess
@@ -25,7 +28,8 @@ autoapi_options = ["members", "show-inheritance", "show-module-summary"]
 autoapi_python_class_content = "class"
 suppress_warnings = ["autoapi.python_import_resolution"]  # constants that another module imports
 napoleon_custom_sections = [("Source", "notes")]
-# Types in signatures, and short names in docstrings that lie in another module, are shown as code. Full names must be found.
+# Types in signatures, and short names of other modules in docstrings, are shown as code. Full names
+# must resolve.
 nitpick_ignore_regex = [("py:(class|obj)", r".*"), ("py:.*", r"(?!fairseq_plugins\.).*")]
 
 smartquotes = False  # two dashes begin an option
@@ -42,15 +46,19 @@ def fill_in(app, name, source):
 
     def printed(found):
         command = [sys.executable, "-W", "ignore", "-m", "fairseq_plugins", found[1]]
-        text = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+        text = subprocess.run(
+            command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
         parts = text.split("`")  # outside of code <s> would be HTML
-        return "`".join(part if index % 2 else part.replace("<", "&lt;") for index, part in enumerate(parts))
+        return "`".join(
+            part if index % 2 else part.replace("<", "&lt;") for index, part in enumerate(parts)
+        )
 
     source[0] = re.sub(r"<!-- python -m fairseq_plugins (\w+) -->", printed, source[0])
 
 
 def shorten(app, name, source):
-    """Titles of the API leave out the package, which is the same in all: they must fit into the sidebar."""
+    """Leave the package out of the API's titles, so that they fit into the sidebar."""
     if name.startswith("api/fairseq_plugins/"):
         source[0] = re.sub(r"\Afairseq_plugins\.(\S+\n=+)", r"\1", source[0])
 

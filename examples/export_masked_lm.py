@@ -1,4 +1,7 @@
-"""Write a trained masked LM as a Hugging Face XLM-RoBERTa folder in half precision, with its dictionary and pieces."""
+"""Write a trained masked LM as a Hugging Face folder, with its dictionary and pieces.
+
+The folder holds an XLM-RoBERTa in half precision.
+"""
 
 import argparse
 import shutil
@@ -20,7 +23,9 @@ def export(checkpoint: Path, dictionary: Path, sentencepiece: Path, output: Path
     """
     found = checkpoints.read_masked_lm(checkpoint)
     output.mkdir(parents=True, exist_ok=True)
-    fingerprint = checkpoints.write_masked_lm(output, found.sizes, found.tensors, dtype=torch.float16)
+    fingerprint = checkpoints.write_masked_lm(
+        output, found.sizes, found.tensors, dtype=torch.float16
+    )
     shutil.copyfile(dictionary, output / "dict.txt")
     shutil.copyfile(sentencepiece, output / "sentencepiece.bpe.model")
     return fingerprint
@@ -29,7 +34,9 @@ def export(checkpoint: Path, dictionary: Path, sentencepiece: Path, output: Path
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--checkpoint", required=True, type=Path, help="fairseq checkpoint of an xlmr_mlm model")
+    parser.add_argument(
+        "--checkpoint", required=True, type=Path, help="fairseq checkpoint of an xlmr_mlm model"
+    )
     parser.add_argument("--dict", required=True, type=Path, help="its dict.txt")
     parser.add_argument("--sentencepiece", required=True, type=Path, help="its sentencepiece model")
     parser.add_argument("--output", required=True, type=Path, help="folder to write")

@@ -198,7 +198,9 @@ def _build_line(path: Path, args: argparse.Namespace, task_options: Any) -> List
         task_options: options of the checkpoint's task.
     """
     folders = list_data_folders(path, args.data, task_options)
-    source, target = choose_languages(path, folders, task_options, (args.source_lang, args.target_lang))
+    source, target = choose_languages(
+        path, folders, task_options, (args.source_lang, args.target_lang)
+    )
     folder = find_dictionaries(folders, task_options, (source, target))
     line = [str(folder), "--path", str(path), "--task", task_options._name]
     line += ["--source-lang", source, "--target-lang", target]

@@ -55,7 +55,9 @@ def hsic_from_sums(count: int, cross: float, trace_x: float, trace_y: float, nor
 
     Source: Song et al. 2012 (HSIC_1); Nguyen et al. 2021, section 3.
     """
-    inner = cross - norms + trace_x * trace_y / ((count - 1) * (count - 2)) - 2 * norms / (count - 2)
+    inner = (
+        cross - norms + trace_x * trace_y / ((count - 1) * (count - 2)) - 2 * norms / (count - 2)
+    )
     return Hsic(cross, inner / (count * (count - 3)))
 
 
@@ -104,11 +106,18 @@ class CrossMoments:
         shift_x, shift_y = mu @ mu, nu @ nu
         square_x, square_y, products = self._norms
         centred = self._product - self.count * torch.outer(mu, nu)
-        norms = products - 2 * nu @ self._weighted[1] - 2 * mu @ self._weighted[0] + 4 * mu @ self._product @ nu
+        norms = (
+            products
+            - 2 * nu @ self._weighted[1]
+            - 2 * mu @ self._weighted[0]
+            + 4 * mu @ self._product @ nu
+        )
         norms += shift_y * square_x + shift_x * square_y - 3 * self.count * shift_x * shift_y
         trace_x, trace_y = square_x - self.count * shift_x, square_y - self.count * shift_y
         cross = centred.square().sum()
-        return hsic_from_sums(self.count, float(cross), float(trace_x), float(trace_y), float(norms))
+        return hsic_from_sums(
+            self.count, float(cross), float(trace_x), float(trace_y), float(norms)
+        )
 
 
 def cka_of_pairs(
@@ -168,7 +177,9 @@ def linear_cka(x: Tensor, y: Tensor) -> Cka:
     return next(cka_of_pairs([x, y], [(0, 1)]))
 
 
-def cheaper_space(count: int, widths: Sequence[int], pairs: Sequence[Pair], permutations: int) -> str:
+def cheaper_space(
+    count: int, widths: Sequence[int], pairs: Sequence[Pair], permutations: int
+) -> str:
     """Choose ``features`` or ``sentences``, by the number of operations.
 
     A product of features costs 2 N C D operations, for each pair and permutation anew. A Gram
@@ -188,7 +199,9 @@ def cheaper_space(count: int, widths: Sequence[int], pairs: Sequence[Pair], perm
 def check_count(count: int) -> None:
     """Raise ValueError for too few sentences."""
     if count < LEAST:
-        raise ValueError(f"the unbiased estimate of CKA needs at least {LEAST} sentences; got {count}")
+        raise ValueError(
+            f"the unbiased estimate of CKA needs at least {LEAST} sentences; got {count}"
+        )
 
 
 class _Features:
@@ -215,7 +228,9 @@ class _Features:
 class _Grams:
     """HSIC from Gram matrices of centred rows in float64, held until the last pair needs them."""
 
-    def __init__(self, matrices: Sequence[Tensor], pairs: Sequence[Pair], device: Optional[torch.device]):
+    def __init__(
+        self, matrices: Sequence[Tensor], pairs: Sequence[Pair], device: Optional[torch.device]
+    ):
         self.matrices, self.device = matrices, device
         self._last = _last_uses(pairs)
         self._grams: Dict[int, Tensor] = {}
@@ -272,7 +287,10 @@ def _check_varied(hsic: Hsic, count: int, name: str) -> None:
     if not math.isfinite(hsic.biased):
         raise ValueError(f"{name}: holds numbers that are not finite; valid: finite vectors")
     if hsic.biased <= 0:
-        raise ValueError(f"{name}: every sentence has the same vector: CKA would divide by 0; valid: vectors that vary")
+        raise ValueError(
+            f"{name}: every sentence has the same vector: CKA would divide by 0; valid: vectors "
+            "that vary"
+        )
     if hsic.unbiased * count**2 <= ROUNDING * hsic.biased:
         reason = "the sentences are equally far from each other: unbiased CKA would divide by 0"
         raise ValueError(f"{name}: {reason}; valid: other or more sentences")

@@ -140,7 +140,9 @@ class Csls:
             yield from self._score_rows(0, block.rows, block.columns, block.cosines)
             yield from self._score_rows(1, block.columns, block.rows, block.transposed)
 
-    def _score_rows(self, side: int, words: slice, partners: slice, cosines: Tensor) -> Iterator[_Scores]:
+    def _score_rows(
+        self, side: int, words: slice, partners: slice, cosines: Tensor
+    ) -> Iterator[_Scores]:
         crowding = self.means[1 - side][partners] / 2
         for rows, chunk in row_chunks(cosines):
             chunk_words = slice(words.start + rows.start, words.start + rows.stop)

@@ -43,7 +43,9 @@ def collapse_mask(tokens: Tensor, lengths: Tensor, blank: int) -> Tensor:
     return first & tokens.ne(blank) & ~lengths_to_padding_mask(lengths, tokens.size(1))
 
 
-def collapse(tokens: Tensor, lengths: Tensor, blank: int, pad: Optional[int] = None) -> Tuple[Tensor, Tensor]:
+def collapse(
+    tokens: Tensor, lengths: Tensor, blank: int, pad: Optional[int] = None
+) -> Tuple[Tensor, Tensor]:
     """Merge runs of equal tokens (B, T), then drop blanks.
 
     Returns:
@@ -131,11 +133,15 @@ def linear_ctc_with_best(
     Source: Graves et al. 2006, equations 14 to 16; used in SGA sections 4.3 and 4.4.
     """
     if not 0 <= blank < weight.size(0):
-        raise ValueError(f"blank must be a row of the projection, in [0, {weight.size(0)}); got {blank}")
+        raise ValueError(
+            f"blank must be a row of the projection, in [0, {weight.size(0)}); got {blank}"
+        )
     check_chunk_size(chunk_size)
     feasible = alignable(targets, input_lengths, target_lengths, blank)
     ids, columns = label_columns(targets, target_lengths, blank)
-    posterior = partial(_posteriors, columns=columns, input_lengths=input_lengths, target_lengths=target_lengths)
+    posterior = partial(
+        _posteriors, columns=columns, input_lengths=input_lengths, target_lengths=target_lengths
+    )
     return linear_alignment_loss(
         hidden,
         weight,
@@ -160,7 +166,9 @@ def label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple[
     """
     if targets.size(1) == 0:  # the reductions below need at least one label
         targets = targets.new_full((targets.size(0), 1), blank)
-    targets = targets.masked_fill(lengths_to_padding_mask(target_lengths, targets.size(1), targets.device), blank)
+    targets = targets.masked_fill(
+        lengths_to_padding_mask(target_lengths, targets.size(1), targets.device), blank
+    )
     ids = torch.cat([torch.full_like(targets[:, :1], blank), targets], dim=1)  # B 1+S
     has_label_id = ids[:, 1:, None] == ids[:, None, :]  # B S 1+S
     return ids, has_label_id.int().argmax(dim=2)  # argmax returns the first maximum
@@ -179,8 +187,12 @@ def _posteriors(
     with torch.enable_grad():
         log_probs.requires_grad_()
         # int64 targets choose the native kernel: cuDNN's versions differ in infinities.
-        loss = F.ctc_loss(log_probs, columns, input_lengths, target_lengths, blank=0, reduction="none")
+        loss = F.ctc_loss(
+            log_probs, columns, input_lengths, target_lengths, blank=0, reduction="none"
+        )
         (gradient,) = torch.autograd.grad(loss.sum(), log_probs)
     gamma = (log_probs.detach().exp() - gradient).transpose(0, 1)  # B T 1+S
-    gamma = gamma.masked_fill(lengths_to_padding_mask(input_lengths, gamma.size(1), gamma.device)[..., None], 0.0)
+    gamma = gamma.masked_fill(
+        lengths_to_padding_mask(input_lengths, gamma.size(1), gamma.device)[..., None], 0.0
+    )
     return Posteriors(loss.detach(), gamma)

@@ -101,7 +101,9 @@ def _emitting(log_probs: Tensor, slots: Tensor) -> Tensor:
     """Set log-probabilities (B, T, ...) to -inf in first and last slots and in padding."""
     places = torch.arange(log_probs.size(1), device=slots.device)
     silent = (places == 0) | (places >= slots[:, None] - 1)
-    return log_probs.masked_fill(silent.view(*silent.shape, *(1,) * (log_probs.dim() - 2)), IMPOSSIBLE)
+    return log_probs.masked_fill(
+        silent.view(*silent.shape, *(1,) * (log_probs.dim() - 2)), IMPOSSIBLE
+    )
 
 
 def _start(transitions: Tensor) -> Tensor:
@@ -118,7 +120,9 @@ def _to_end(transitions: Tensor, slots: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _posteriors(log_probs: Tensor, transitions: Optional[Tensor], slots: Tensor, lengths: Tensor) -> Posteriors:
+def _posteriors(
+    log_probs: Tensor, transitions: Optional[Tensor], slots: Tensor, lengths: Tensor
+) -> Posteriors:
     """Run forward-backward over the tokens of a target; holds (B, T, T) at a time.
 
     log_probs: (B, T, S).
@@ -212,7 +216,9 @@ def lookahead(transitions: Tensor, log_probs: Tensor, slots: Tensor, weight: flo
 
 
 @torch.no_grad()
-def viterbi(transitions: Tensor, log_probs: Tensor, slots: Tensor, length_penalty: float = 1.0) -> Tensor:
+def viterbi(
+    transitions: Tensor, log_probs: Tensor, slots: Tensor, length_penalty: float = 1.0
+) -> Tensor:
     """Find the path with the best log-probability / (number of tokens) ^ ``length_penalty``.
 
     Args:
@@ -225,7 +231,9 @@ def viterbi(transitions: Tensor, log_probs: Tensor, slots: Tensor, length_penalt
     """
     emitted, to_end = _emitting(log_probs, slots), _to_end(transitions, slots)
     state = _start(transitions)
-    sources: List[Tensor] = []  # sources[n - 1]: the slot of token n - 1 of the best path to token n
+    sources: List[
+        Tensor
+    ] = []  # sources[n - 1]: the slot of token n - 1 of the best path to token n
     best_score = log_probs.new_full((len(slots),), IMPOSSIBLE)
     best_count, best_end = torch.zeros_like(slots), torch.zeros_like(slots)
     for count in range(1, transitions.size(1) - 1):

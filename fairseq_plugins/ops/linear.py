@@ -50,7 +50,11 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
 
 def _is_supported(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> bool:
     """Return True for inputs that oneDNN's product is known to multiply as ``F.linear`` does."""
-    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not torch.backends.mkldnn.enabled:
+    if (
+        torch.is_grad_enabled()
+        or torch.is_autocast_enabled("cpu")
+        or not torch.backends.mkldnn.enabled
+    ):
         return False
     if any(part.device.type != "cpu" or part.dtype != torch.float32 for part in (x, weight)):
         return False

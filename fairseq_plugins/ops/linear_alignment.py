@@ -140,7 +140,9 @@ def label_log_probs(
 
 def best_path(scan: Any, inside: Places, shape: Sequence[int], blank: int) -> BestPath:
     """Choose the best token of each slot from a scan of the slots ``inside`` of shape (B, T)."""
-    is_blank = (scan.blank_logit > scan.piece_logit) | ((scan.blank_logit == scan.piece_logit) & (blank < scan.piece))
+    is_blank = (scan.blank_logit > scan.piece_logit) | (
+        (scan.blank_logit == scan.piece_logit) & (blank < scan.piece)
+    )
     best_logit = torch.where(is_blank, scan.blank_logit, scan.piece_logit)
     tokens = scan.piece.masked_fill(is_blank, blank)
     log_probs = best_logit - scan.log_sum_exp
@@ -217,13 +219,17 @@ def _empty_path(ids: Tensor, loss: Tensor) -> BestPath:
     return BestPath(ids.new_empty(0), ids.new_empty(0), loss.new_empty(0))
 
 
-def _slot_gradients(expected_row: Optional[Tensor], label_rows: Tensor, used: Optional[Tensor]) -> Tensor:
+def _slot_gradients(
+    expected_row: Optional[Tensor], label_rows: Tensor, used: Optional[Tensor]
+) -> Tensor:
     """Compute o sum_v softmax(z)_v W_v - sum_k gamma_k W_k of each slot, (N, C)."""
     assert expected_row is not None
     return (expected_row if used is None else expected_row * used[:, None]) - label_rows
 
 
-def _trained_gradients(ctx: Any, grad_loss: Tensor) -> Tuple[Optional[Tensor], Tensor, Optional[Tensor]]:
+def _trained_gradients(
+    ctx: Any, grad_loss: Tensor
+) -> Tuple[Optional[Tensor], Tensor, Optional[Tensor]]:
     """Compute the gradients of hidden, weight and bias.
 
     The softmax is recomputed in chunks, then the posteriors are subtracted.

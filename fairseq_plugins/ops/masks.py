@@ -44,7 +44,9 @@ def additive_key_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
     output.
     """
     # Half of the smallest finite value: adding any realistic logit to it cannot overflow to -inf.
-    bias = torch.zeros_like(padding_mask, dtype=dtype).masked_fill(padding_mask, torch.finfo(dtype).min / 2)
+    bias = torch.zeros_like(padding_mask, dtype=dtype).masked_fill(
+        padding_mask, torch.finfo(dtype).min / 2
+    )
     return bias[:, None, None, :]
 
 
@@ -68,7 +70,9 @@ class Places(NamedTuple):
     @classmethod
     def inside(cls, lengths: Tensor, size: int, device: torch.device) -> "Places":
         """List the first ``lengths`` (B,) of ``size`` places of each row."""
-        return cls(*(move(part, device) for part in cls.where(~lengths_to_padding_mask(lengths, size))))
+        return cls(
+            *(move(part, device) for part in cls.where(~lengths_to_padding_mask(lengths, size)))
+        )
 
 
 def spread(values: Tensor, places: Places, shape: Sequence[int], filler: float = 0) -> Tensor:

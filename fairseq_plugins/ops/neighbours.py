@@ -74,7 +74,9 @@ class Similarities:
         workspace: memory of a single block, which the next object with this workspace overwrites.
     """
 
-    def __init__(self, x: Tensor, y: Tensor, block: int = BLOCK, workspace: Optional[Workspace] = None):
+    def __init__(
+        self, x: Tensor, y: Tensor, block: int = BLOCK, workspace: Optional[Workspace] = None
+    ):
         self.x, self.y, self.block = x, y, block
         self._workspace = workspace or Workspace()
         self._single: Optional[TransposedBlock] = None
@@ -111,7 +113,10 @@ def nearest_similarities(similarities: Similarities, neighbours: int) -> Tuple[T
     x, y = similarities.x, similarities.y
     most = min(len(x), len(y))
     if not 1 <= neighbours <= most:
-        raise ValueError(f"--neighbours must lie in 1 to {most}, the sentences of the smaller side; got {neighbours}")
+        raise ValueError(
+            f"--neighbours must lie in 1 to {most}, the sentences of the smaller side; got "
+            f"{neighbours}"
+        )
     of_rows = x.new_full((len(x), neighbours), -torch.inf)
     of_columns = x.new_full((len(y), neighbours), -torch.inf)
     for block in similarities:
@@ -128,7 +133,9 @@ def _keep_largest(largest: Tensor, cosines: Tensor) -> None:
         largest[rows] = torch.cat([largest[rows], chunk_largest], 1).topk(count, 1).values
 
 
-def best_matches(x: Tensor, y: Tensor, score: str = MARGIN, neighbours: int = 4, block: int = BLOCK) -> Matches:
+def best_matches(
+    x: Tensor, y: Tensor, score: str = MARGIN, neighbours: int = 4, block: int = BLOCK
+) -> Matches:
     """Find the best partner of every sentence among all sentences of the other side.
 
     ``margin`` divides the cosine by the mean of two means: that of the first sentence with its

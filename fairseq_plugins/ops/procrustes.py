@@ -64,4 +64,6 @@ def _compute_whitening(vectors: Tensor) -> _Whitening:
     is_used = variances > SMALLEST * variances.max()
     roots = torch.where(is_used, variances.clamp(min=0).sqrt(), 0.0)
     inverse = torch.where(is_used, 1 / roots, 0.0)
-    return _Whitening(whiten=directions * inverse @ directions.T, colour=directions * roots @ directions.T)
+    return _Whitening(
+        whiten=directions * inverse @ directions.T, colour=directions * roots @ directions.T
+    )

@@ -50,7 +50,9 @@ def linear_nll(
     ignore_index: Optional[int] = None,
 ) -> Tuple[Tensor, Tensor]:
     """Compute the terms nll and smooth alone; see :func:`linear_token_losses`."""
-    losses = linear_token_losses(hidden, weight, bias, target, label_smoothing, chunk_size, ignore_index)
+    losses = linear_token_losses(
+        hidden, weight, bias, target, label_smoothing, chunk_size, ignore_index
+    )
     return losses.nll, losses.smooth
 
 
@@ -83,14 +85,18 @@ def linear_token_losses(
         raise ValueError(f"chunk_size must be at least 1 token; got {chunk_size}")
     if hidden.shape[:-1] != target.shape or hidden.size(-1) != weight.size(1):
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (hidden, target, weight))
-        raise ValueError(f"hidden, target and weight must be (..., C), (...) and (V, C); got {shapes}")
+        raise ValueError(
+            f"hidden, target and weight must be (..., C), (...) and (V, C); got {shapes}"
+        )
     if ignore_index is None:
         rows, labels = hidden.flatten(0, -2), target.flatten()
     else:
         places = target.ne(ignore_index).nonzero(as_tuple=True)  # once: it waits for the device
         rows, labels = hidden[places], target[places]
     want_smooth, grad_enabled = label_smoothing > 0, torch.is_grad_enabled()
-    nll, smooth, best = _LinearNLL.apply(rows, weight, bias, labels, want_smooth, chunk_size, want_best, grad_enabled)
+    nll, smooth, best = _LinearNLL.apply(
+        rows, weight, bias, labels, want_smooth, chunk_size, want_best, grad_enabled
+    )
 
     def spread(numbers: Tensor, filler: int) -> Tensor:
         """Bring (N,) to the target's shape."""
@@ -137,7 +143,9 @@ class _LinearNLL(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_nll: Tensor, grad_smooth: Tensor, _: Any) -> Tuple[Optional[Tensor], ...]:
+    def backward(
+        ctx: Any, grad_nll: Tensor, grad_smooth: Tensor, _: Any
+    ) -> Tuple[Optional[Tensor], ...]:
         hidden, weight, bias, target, log_sum_exp, expected = ctx.saved_tensors
         dtype = log_sum_exp.dtype
         factor = grad_nll + weight.size(0) * grad_smooth if ctx.want_smooth else grad_nll  # N, of p
@@ -151,7 +159,9 @@ class _LinearNLL(torch.autograd.Function):
             if ctx.sums is not None and len(factor) and bool(factor.min() == factor.max()):
                 grad_weight, grad_bias = (part.mul_(factor[0]) for part in ctx.sums)
             else:
-                grad_weight, grad_bias = _probability_sums(hidden, weight, bias, log_sum_exp, factor, ctx.chunk_size)
+                grad_weight, grad_bias = _probability_sums(
+                    hidden, weight, bias, log_sum_exp, factor, ctx.chunk_size
+                )
             ctx.sums = None  # a second backward (retain_graph) computes them again
             flat = hidden.to(dtype)
             grad_weight.index_add_(0, target, -grad_nll[:, None] * flat)

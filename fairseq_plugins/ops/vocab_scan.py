@@ -65,7 +65,9 @@ def half_shares(share: Tensor, mass: Tensor, dtype: torch.dtype) -> Tuple[Tensor
     return (share * power[:, None]).to(dtype), power
 
 
-def chunk_logits(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
+def chunk_logits(
+    hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int
+) -> Tensor:
     """Compute logits (N, end - start) of some vocabulary rows, in the accumulation dtype."""
     logits = linear(hidden, weight[start:end], None if bias is None else bias[start:end])
     return logits.to(accumulation_dtype(hidden.dtype))
@@ -87,7 +89,9 @@ def exact_logits(hidden: Tensor, rows: Tensor, bias: Optional[Tensor]) -> Tensor
     return logits if bias is None else logits + bias.to(dtype)
 
 
-def _exact_rows(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
+def _exact_rows(
+    hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int
+) -> Tensor:
     """Compute :func:`exact_logits` of rows ``start`` to ``end``. (N, C) -> (N, end - start)."""
     dtype = accumulation_dtype(hidden.dtype)
     rows_bias = None if bias is None else bias[start:end].to(dtype)
@@ -173,7 +177,9 @@ def scan_top(
     blocks = []
     for first in range(0, max(hidden.size(0), 1), TOKEN_BLOCK):
         rows = slice(first, first + TOKEN_BLOCK)
-        blocks.append(_scan_top_of_block(hidden[rows], weight, bias, count, blank, excluded, chunk_size))
+        blocks.append(
+            _scan_top_of_block(hidden[rows], weight, bias, count, blank, excluded, chunk_size)
+        )
     return TopScan(*(torch.cat(parts) for parts in zip(*blocks)))
 
 

@@ -78,7 +78,9 @@ def normalise(vectors: Tensor) -> Tensor:
     return unit_rows(rows - rows.mean(0))
 
 
-def similarity_seed(x: Tensor, y: Tensor, words: int = 4000, neighbours: int = NEIGHBOURS, block: int = BLOCK) -> Pairs:
+def similarity_seed(
+    x: Tensor, y: Tensor, words: int = 4000, neighbours: int = NEIGHBOURS, block: int = BLOCK
+) -> Pairs:
     """Pair words whose similarities to the words of their own language are distributed alike.
 
     Each row of the square root of a side's similarity matrix is sorted and normalised. The rows are
@@ -179,7 +181,9 @@ def learn_maps(
     while not converged and len(history) < options.iterations:
         maps = orthogonal_maps(x[pairs[0]], y[pairs[1]])
         before = pairs
-        pairs, objective = induced_pairs(first @ maps.source, second, keep, options, generator, workspace)
+        pairs, objective = induced_pairs(
+            first @ maps.source, second, keep, options, generator, workspace
+        )
         history.append(Iteration(len(history) + 1, objective, keep))
         if report is not None:
             report(history[-1])

@@ -3,29 +3,30 @@
 from collections import Counter
 from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
-# A state of the search: which reference places are taken, as bits, and the place that would prolong the last chunk.
 State = Tuple[int, int]
-# What the search minimises: chunks, then the sum of distances between the places of matched words.
+"""Reference places that are matched, as bits, and the place that would prolong the last chunk."""
 Cost = Tuple[int, int]
+"""Minimised by the search: chunks, then the sum of distances between matched places."""
 NO_CHUNK = -1
 
 
 class Alignment(NamedTuple):
     """Size of the best alignment."""
 
-    matches: int  # matched words, a word of the hypothesis with an equal word of the reference, each used once
+    matches: int  # pairs of equal words, one of each side; a word is in one pair at most
     chunks: int  # runs of matches that are adjacent and in the same order on both sides
-    exact: bool  # False if the beam cut the search, so that there may be an alignment with fewer chunks
+    exact: bool  # False if the beam cut the search: another alignment may have fewer chunks
 
 
 def align(hypothesis: Sequence[str], reference: Sequence[str], beam: int) -> Alignment:
     """Align equal words, with the most matches and among these the fewest chunks.
 
-    Goes through the hypothesis and keeps the cheapest way to every state; two ways that leave the same choices for the rest
-    are one state. So the search is exact as long as no more than ``beam`` states are alive at once, and keeps the
-    cheapest ``beam`` of them otherwise.
+    Goes through the hypothesis and keeps the cheapest way to every state. Two ways that leave the
+    same choices for the remaining words are one state. So the search is exact as long as at most
+    ``beam`` states are alive; otherwise it keeps the cheapest ``beam`` of them.
 
-    Source: Denkowski and Lavie 2011 (Meteor 1.3), the order of criteria for the final alignment: matches, chunks, distances.
+    Source: Denkowski and Lavie 2011 (Meteor 1.3), criteria of the final alignment in this order:
+    matches, chunks, distances.
     """
     common = Counter(hypothesis) & Counter(reference)
     search = _Search(hypothesis, reference, common)
@@ -40,6 +41,8 @@ def align(hypothesis: Sequence[str], reference: Sequence[str], beam: int) -> Ali
 
 
 class _Search:
+    """Search through the words of a hypothesis."""
+
     def __init__(self, hypothesis: Sequence[str], reference: Sequence[str], common: Dict[str, int]):
         self.hypothesis = hypothesis
         self.reference = reference
@@ -47,43 +50,49 @@ class _Search:
         for place, word in enumerate(reference):
             if word in self.places:
                 self.places[word].append(place)
-        self.taken = {word: sum(1 << place for place in places) for word, places in self.places.items()}
+        # Places of each word, as bits.
+        self.bits = {
+            word: sum(1 << place for place in places) for word, places in self.places.items()
+        }
         self.last = {word: place for place, word in enumerate(hypothesis)}
         occurrences = Counter(hypothesis)
         self.spare = {word: occurrences[word] - number for word, number in common.items()}
-        self.seen: Dict[str, int] = dict.fromkeys(common, 0)
+        self.passed_counts: Dict[str, int] = dict.fromkeys(common, 0)
 
     def step(self, place: int, states: Dict[State, Cost]) -> Dict[State, Cost]:
-        """Every state after the hypothesis word at ``place``: matched in each possible way, or left out."""
+        """Match the hypothesis word at ``place`` in each possible way, or leave it out."""
         word = self.hypothesis[place]
         if word not in self.places:
-            return _cheapest(((taken, NO_CHUNK), cost) for (taken, _), cost in states.items())
-        seen, last = self.seen[word], self.last[word] == place
-        self.seen[word] += 1
-        found = []
-        for (taken, next_place), (chunks, distance) in states.items():
-            # Once a word does not come again, its places need not be told apart any more.
-            keep = ~self.taken[word] if last else -1
-            if seen - bin(taken & self.taken[word]).count("1") < self.spare[word]:
-                found.append(((taken & keep, NO_CHUNK), (chunks, distance)))
+            return _cheapest(((used, NO_CHUNK), cost) for (used, _), cost in states.items())
+        count, is_last = self.passed_counts[word], self.last[word] == place
+        self.passed_counts[word] += 1
+        # Once a word does not come again, its places need not be told apart any more.
+        mask = ~self.bits[word] if is_last else -1
+        candidates = []
+        for (used, next_place), (chunks, distance) in states.items():
+            if count - bin(used & self.bits[word]).count("1") < self.spare[word]:
+                candidates.append(((used & mask, NO_CHUNK), (chunks, distance)))
             for match in self.places[word]:
-                if taken >> match & 1:
+                if used >> match & 1:
                     continue
                 cost = chunks + (match != next_place), distance + abs(match - place)
-                now = taken | 1 << match
-                found.append(((now & keep, self._next(place, match, now)), cost))
-        return _cheapest(found)
+                used_now = used | 1 << match
+                prolonging = self._find_next(place, match, used_now)
+                candidates.append(((used_now & mask, prolonging), cost))
+        return _cheapest(candidates)
 
-    def _next(self, place: int, match: int, taken: int) -> int:
-        """The reference place that prolongs the chunk with the next word, or NO_CHUNK where it must end here."""
-        if place + 1 == len(self.hypothesis) or match + 1 == len(self.reference) or taken >> match + 1 & 1:
+    def _find_next(self, place: int, match: int, used: int) -> int:
+        """Find the reference place that prolongs the chunk; NO_CHUNK if the chunk must end here."""
+        is_end = place + 1 == len(self.hypothesis) or match + 1 == len(self.reference)
+        if is_end or used >> match + 1 & 1:
             return NO_CHUNK
         return match + 1 if self.hypothesis[place + 1] == self.reference[match + 1] else NO_CHUNK
 
 
-def _cheapest(found: Iterable[Tuple[State, Cost]]) -> Dict[State, Cost]:
+def _cheapest(candidates: Iterable[Tuple[State, Cost]]) -> Dict[State, Cost]:
+    """Keep the cheapest way to each state, the first of equally cheap ones."""
     states: Dict[State, Cost] = {}
-    for state, cost in found:
+    for state, cost in candidates:
         if state not in states or cost < states[state]:
             states[state] = cost
     return states

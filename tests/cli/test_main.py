@@ -123,9 +123,7 @@ def test_a_module_that_was_a_command_runs_its_verb(run_cli):
 
 def test_choices_are_those_of_what_computes():
     assert analysis_options.INPUT_FORMATS == tuple(map(str, INPUT_FORMATS))
-    retrieval, frequency_f1 = (
-        analysis.COMMANDS[verb].build_parser() for verb in ("retrieval", "frequency-f1")
-    )
+    retrieval, frequency_f1 = (analysis.COMMANDS[verb].build_parser() for verb in ("retrieval", "frequency-f1"))
     tatoeba = retrieval._subparsers._group_actions[0].choices["tatoeba"]
     assert set(choices(tatoeba, "--score")) == set(SCORES)
     assert choices(tatoeba, "--directions") == (FORWARD, BOTH)

@@ -98,9 +98,7 @@ ARCHITECTURES += [("nat_ctc_big", 6, 1024, 4096, 16, 0.3)]
 
 
 @pytest.mark.parametrize(("arch", "layers", "width", "inner", "heads", "dropout"), ARCHITECTURES)
-def test_architectures_are_the_same_from_argparse_and_from_hydra(
-    arch, layers, width, inner, heads, dropout
-):
+def test_architectures_are_the_same_from_argparse_and_from_hydra(arch, layers, width, inner, heads, dropout):
     def built(**options):
         return builders.built_both_ways(arch, "sga_translation", builders.task(), "meta", **options)
 

@@ -213,9 +213,7 @@ def test_bad_backbones(backbone, tmp_path):
         )
     missing = "decoder.layers.1.fc2.bias"
     with pytest.raises(ValueError, match=f"missing tensors: {missing}"):
-        small.build(
-            edited(backbone, tmp_path / "b.pt", lambda content: content["model"].pop(missing))
-        )
+        small.build(edited(backbone, tmp_path / "b.pt", lambda content: content["model"].pop(missing)))
     builders.write_symbols(tmp_path / "dict.txt", ["p0", "p2", "p1"])
     with pytest.raises(ValueError, match="has 'p2' as entry 5, the data's dictionary 'p1'"):
         small.build(edited(backbone, tmp_path / "b.pt", lambda content: None))

@@ -61,11 +61,7 @@ def test_a_folder_has_a_file_per_direction(tmp_path):
 
     def locate(languages, targets):
         files = locate_lexicons(str(tmp_path), languages.split(), targets.split())
-        return [
-            f"{language} {file.path.name} {file.target}"
-            for language, row in files.items()
-            for file in row
-        ]
+        return [f"{language} {file.path.name} {file.target}" for language, row in files.items() for file in row]
 
     assert locate("en de", "en de") == ["en en-de.tsv de", "de de-en.tsv en"]
     assert locate("en", "en de fr de") == ["en en-de.tsv de", "en en-fr.tsv fr"]

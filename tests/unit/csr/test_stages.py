@@ -37,9 +37,7 @@ def test_the_first_stage_has_exactly_its_updates(freq, shards, skips):
 
 
 def test_an_epoch_without_an_update_is_refused():
-    with pytest.raises(
-        ValueError, match="--restore-updates 5: an epoch has 0 batches for each of 4"
-    ):
+    with pytest.raises(ValueError, match="--restore-updates 5: an epoch has 0 batches for each of 4"):
         Stages(5, [1], shards=4).batches(1, lambda epoch: 3)
 
 

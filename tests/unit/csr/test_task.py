@@ -35,16 +35,8 @@ def test_sentences_of_both_languages(corpus):
     for index in range(96):
         language, item = ("en", "de")[index % 2], data[index]
         assert spell(task, item, "target") == rows[language][index // 2]
-        assert (
-            item["source"][-1]
-            == item["target"][-1]
-            == item["prev_output_tokens"][0]
-            == codes[index % 2]
-        )
-        old, new = (
-            spell(task, item, side).rstrip(").").replace("(", "").split()
-            for side in ("target", "source")
-        )
+        assert item["source"][-1] == item["target"][-1] == item["prev_output_tokens"][0] == codes[index % 2]
+        old, new = (spell(task, item, side).rstrip(").").replace("(", "").split() for side in ("target", "source"))
         assert len(old) == len(new) == item["words"] == item["covered"]
         lower = [word.lower() for word in candidates[language]]
         assert all(b in lower for a, b in zip(old, new) if a != b)
@@ -59,9 +51,7 @@ def test_monolingual_text_and_numbered_sets_are_read(corpus, tmp_path):
     assert len(load(setup(corpus, data=str(folder)), combine=True)) == 106
     for kind in ("bin", "idx"):
         shutil.copy(folder / f"train1.en-de.de.{kind}", folder / f"train.de-None.de.{kind}")
-    assert len(load(setup(corpus, data=str(folder)))) == 53, (
-        "monolingual text goes before a side of the pair"
-    )
+    assert len(load(setup(corpus, data=str(folder)))) == 53, "monolingual text goes before a side of the pair"
     with pytest.raises(ValueError, match="--restore-langs de: .*valid2.de-None.de.bin is missing"):
         load(setup(corpus, restore_langs="de"), "valid2")
 
@@ -81,9 +71,7 @@ def test_shares_are_those_of_all_processes(corpus):
     for outputs in (logs, [{key: torch.tensor(sum(log[key] for log in logs)) for key in logs[0]}]):
         with metrics.aggregate(new_root=True) as meters:
             task.reduce_metrics(outputs, criterion)
-        assert meters.get_smoothed_values()["switched"] == pytest.approx(
-            sums[1] / sums[0], abs=1e-4
-        )
+        assert meters.get_smoothed_values()["switched"] == pytest.approx(sums[1] / sums[0], abs=1e-4)
         assert meters.get_smoothed_values()["coverage"] == 1.0
 
 
@@ -109,9 +97,7 @@ def test_a_lexicon_into_another_language_is_refused(corpus, tmp_path, monkeypatc
     pairs = [f"{pair.split()[0]} {pair.split()[1][::-1]}" for pair in csr_builders.WORDS]
     foreign = csr_builders.write_lexicon(tmp_path / "foreign", pairs)
     back = f"de-en={corpus.lexicon}/de-en.tsv"
-    with pytest.raises(
-        ValueError, match="the text of de has a candidate for .* % .* like a lexicon into another"
-    ):
+    with pytest.raises(ValueError, match="the text of de has a candidate for .* % .* like a lexicon into another"):
         load(setup(corpus, lexicon=f"en-de={foreign},{back}"))
     load(setup(corpus, lexicon=f"en-fr={foreign},{back}"))  # there is no text of fr to compare with
     load(setup(corpus, lexicon=f"en-de={foreign},{back}"), "valid")
@@ -139,16 +125,12 @@ def test_options_and_files_are_checked(corpus, tmp_path):
             load(setup(corpus, **{"data": str(folder), **options}))
 
 
-def test_the_languages_of_the_start_and_of_the_checkpoint_are_compared(
-    corpus, tmp_path, monkeypatch
-):
+def test_the_languages_of_the_start_and_of_the_checkpoint_are_compared(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(TranslationTask, "build_model", lambda *unused: "built")
     path, model = tmp_path / "pretrained.pt", SimpleNamespace(state_dict=dict, options={})
 
     def build(langs, from_checkpoint=False):
-        return setup(corpus, langs=langs, finetune_from_model=str(path)).build_model(
-            None, from_checkpoint
-        )
+        return setup(corpus, langs=langs, finetune_from_model=str(path)).build_model(None, from_checkpoint)
 
     options = {"_name": "multilingual_denoising", "langs": "en,de", "add_lang_token": True}
     nlu_builders.stock_checkpoint(path, model, options)

@@ -13,9 +13,7 @@ from fairseq_plugins.csr.words import (
 )
 from tests import builders
 
-PIECES = (
-    "▁the ▁dog s ▁ ▁( ( ) . , ▁don ' t 't house ▁(the ▁2 0 日 本 日本 語 ▁日 。 本。 NBA球 ing x. -"
-)
+PIECES = "▁the ▁dog s ▁ ▁( ( ) . , ▁don ' t 't house ▁(the ▁2 0 日 本 日本 語 ▁日 。 本。 NBA球 ing x. -"
 SYMBOLS = builders.of_symbols(PIECES.split(" "))
 TABLE = classify_pieces(SYMBOLS)
 
@@ -28,9 +26,7 @@ def cut(*rows, lexicon=(), end=("</s>",)):
     beginnings = {word[:end] for word in lexicon for end in range(1, len(word))}
     words = find_words(tokens, starts, TABLE, SourceWords(set(lexicon), beginnings))
     runs = [tokens[start : start + pieces] for start, pieces in zip(words.starts, words.pieces)]
-    return [
-        (spell(TABLE, run), len(run), bool(is_whole)) for run, is_whole in zip(runs, words.is_whole)
-    ]
+    return [(spell(TABLE, run), len(run), bool(is_whole)) for run, is_whole in zip(runs, words.is_whole)]
 
 
 @pytest.mark.cases(

@@ -41,9 +41,7 @@ def batches(data, epoch=1, max_sentences=4, max_positions=None):
     return [list(map(int, batch)) for batch in rows]
 
 
-@pytest.mark.cases(
-    "share expected", (0.5, 15), (0.25, 5), (0.75, 45), (0.9, 135), (0.0, 0), (0.01, 0)
-)
+@pytest.mark.cases("share expected", (0.5, 15), (0.25, 5), (0.75, 45), (0.9, 135), (0.0, 0), (0.01, 0))
 def test_the_share_is_one_of_batches_and_every_batch_has_one_origin(share, expected):
     """60 pairs, 4 a batch as without mixing; no text is repeated before all were drawn."""
     data = mixed(share)

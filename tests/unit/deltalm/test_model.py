@@ -30,9 +30,7 @@ def golden(repo_root):
     folder = repo_root.parent / "shared" / "golden"
     released, expected = (folder / f"deltalm_tiny_{name}.pt" for name in ("released", "expected"))
     if not (released.is_file() and expected.is_file()):
-        pytest.skip(
-            "needs ../shared/golden/deltalm_tiny_*.pt, which are not part of the repository"
-        )
+        pytest.skip("needs ../shared/golden/deltalm_tiny_*.pt, which are not part of the repository")
     return released, torch.load(expected, weights_only=True)
 
 
@@ -72,10 +70,7 @@ def sizes_of(model):
     encoder, decoder = model.encoder.layers[0], model.decoder.layers[0]
     attentions = ((encoder, encoder.self_attn), (decoder, decoder.self_attn))
     attentions += ((decoder, decoder.encoder_attn),)
-    (sizes,) = {
-        (layer.fc1.in_features, layer.fc1.out_features, attention.num_heads)
-        for layer, attention in attentions
-    }
+    (sizes,) = {(layer.fc1.in_features, layer.fc1.out_features, attention.num_heads) for layer, attention in attentions}
     assert decoder.fc3.weight.shape == decoder.fc1.weight.shape
     assert decoder.fc4.weight.shape == decoder.fc2.weight.shape
     return (len(model.encoder.layers), len(model.decoder.layers), *sizes)

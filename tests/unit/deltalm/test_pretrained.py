@@ -39,9 +39,7 @@ def sources(blocks):
 
 
 def assert_equal_to_sources(state, mlm, table):
-    assert [
-        name for name, source in table.items() if not torch.equal(state[name], mlm[source])
-    ] == []
+    assert [name for name, source in table.items() if not torch.equal(state[name], mlm[source])] == []
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +119,7 @@ def test_vanilla_takes_self_attention_and_ffn_and_leaves_cross_attention_random(
     table = {n: s for n, s in sources(BLOCKS_OF_4).items() if not n.startswith("decoder.layers.")}
     for layer in range(blocks):
         for name in [f"layers.{layer}.{name}" for name in LAYER]:
-            table.update(
-                {f"decoder.{name}.{kind}": f"{name}.{kind}" for kind in ("weight", "bias")}
-            )
+            table.update({f"decoder.{name}.{kind}": f"{name}.{kind}" for kind in ("weight", "bias")})
     states = []
     for seed in (1, 2):
         torch.manual_seed(seed)

@@ -140,9 +140,7 @@ def test_mask_in_another_place_is_refused(tmp_path, symbols):
 
 def different_sides(path):
     tensors = released_tensors()
-    tensors["tgt_embedding.embed_tokens.weight"] = (
-        1.0 + tensors["tgt_embedding.embed_tokens.weight"]
-    )
+    tensors["tgt_embedding.embed_tokens.weight"] = 1.0 + tensors["tgt_embedding.embed_tokens.weight"]
     write_released(path, tensors)
     return in_names_of_the_model(tensors)
 
@@ -156,16 +154,12 @@ def test_different_embeddings_cannot_be_shared(tmp_path, kind):
     for share in (True, False):
         model = build(share_all_embeddings=False, share_decoder_input_output_embed=share, **options)
         assert_same(state_of(model), expected)
-        assert (
-            model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
-        ) is share
+        assert (model.decoder.output_projection.weight is model.decoder.embed_tokens.weight) is share
 
 
 def test_an_output_projection_of_its_own(tmp_path):
     first = deltalm_builders.random_model(seed=8, share_all_embeddings=False)
-    assert not torch.equal(
-        first.decoder.output_projection.weight, first.decoder.embed_tokens.weight
-    )
+    assert not torch.equal(first.decoder.output_projection.weight, first.decoder.embed_tokens.weight)
     torch.save({"model": first.state_dict(), "args": arguments()}, tmp_path / "checkpoint.pt")
     option = {RELEASED: str(tmp_path / "checkpoint.pt")}
     assert_same(state_of(build(share_all_embeddings=False, **option)), state_of(first))

@@ -75,15 +75,11 @@ def test_each_epoch_is_drawn_at_its_own_temperature(folder, caplog):
     messages = [record.getMessage() for record in caplog.records]
     lines = [message for message in messages if "sampling temperature" in message]
     assert len(lines) == 4
-    words = (
-        "epoch 2: sampling temperature 2, 1000 sentences, probabilities: main:en-de 0.8000, main"
-    )
+    words = "epoch 2: sampling temperature 2, 1000 sentences, probabilities: main:en-de 0.8000, main"
     assert words in lines[1]
 
 
-@pytest.mark.cases(
-    "size", "", "--virtual-data-size 40", "--virtual-epoch-size 30 --virtual-data-size 60"
-)
+@pytest.mark.cases("size", "", "--virtual-data-size 40", "--virtual-epoch-size 30 --virtual-data-size 60")
 def test_a_run_that_starts_in_a_later_epoch_sees_the_same_batches(folder, size):
     """Stock draws once for all virtual epochs, from the epoch in which the process started."""
     task = setup(folder, *SCHEDULE, *size.split())
