@@ -51,7 +51,6 @@ def register() -> None:
     from .masked_lm import tasks as masked_lm_tasks
     from .masked_lm import training as masked_lm_training
     from .baselines import adapters, from_masked_lm, gpt_msp, nat_ctc
-    from .models import baselines
     from .common import label_smoothed_linear_cross_entropy
     from .scoring import scorers
     # isort: on

@@ -4,11 +4,12 @@ import ast
 import sys
 from collections import namedtuple
 
-from tests.contract.repository import PACKAGE, ROOT, sources
+from tests.contract.repository import PACKAGE, sources
 
-# Component -> what it may import from its siblings. Arrows go only down: a paper's room stands on masked_lm
-# and common, which stand on checkpoints and ops. The other papers still lie in modules, data, criterions, models and tasks.
+# Component -> what it may import from its siblings. Arrows go only down: a paper's room, and that of
+# the baselines, stand on masked_lm and common, which stand on checkpoints and ops.
 GROUND = frozenset({"ops", "checkpoints", "common", "masked_lm"})
+PAPERS = ("sga", "csr", "deltalm", "veco", "understanding")
 ARROWS = {
     "ops": frozenset(),
     "checkpoints": frozenset(),
@@ -16,18 +17,9 @@ ARROWS = {
     "scoring": frozenset({"ops", "common"}),
     "common": frozenset({"ops", "checkpoints"}),
     "masked_lm": frozenset({"ops", "checkpoints", "common"}),
-    "sga": GROUND | {"compat"},
-    "deltalm": GROUND,
-    "csr": GROUND,
-    "veco": GROUND | {"compat"},
-    "understanding": GROUND,
-    "baselines": GROUND,
-    "modules": frozenset({"ops", "common", "masked_lm"}),
-    "data": frozenset({"ops", "common"}),
-    "criterions": frozenset({"ops", "common", "scoring"}),
-    "models": GROUND | {"modules"},
-    "analysis": GROUND | {"veco", "understanding", "scoring"},
-    "export": GROUND | {"sga", "deltalm", "veco", "understanding", "baselines", "compat"},
+    **dict.fromkeys((*PAPERS, "baselines"), GROUND | {"compat"}),
+    "analysis": GROUND | {*PAPERS, "scoring"},
+    "export": GROUND | {*PAPERS, "baselines", "compat"},
 }
 # The command line imports whatever a verb needs, where the verb is called.
 ARROWS["commands"] = frozenset(ARROWS)
@@ -38,7 +30,6 @@ TOP["raw_text.py"] = frozenset()
 TOP["model_files.py"] = frozenset({"checkpoints"})
 # Start without torch and fairseq: at their top they import the standard library and each other.
 LIGHT = {"__init__", "__main__", "commands", "own_commands"}
-METHODS = {"csr", "veco", *(path.parent.name for path in (ROOT / PACKAGE / "models").glob("*/__init__.py"))}
 # Outside the package: what these components may import besides the standard library (None: anything but the second).
 ONLY = {"checkpoints": {"torch", "safetensors", "numpy", "data_prep"}}
 SHARED = ("data_prep.files.", "data_prep.progress.")  # of data_prep, what the package may import
@@ -69,18 +60,8 @@ def imports(source):
                     yield Import(node.lineno, ".".join([*module, alias.name]), inside, False)
 
 
-def method_of(parts):
-    """The method that a path below a component belongs to, by its stem; None for shared code."""
-    for part in parts[1:]:
-        for method in METHODS:
-            if part == method or part.startswith((f"{method}_", f"{method}.")):
-                return method
-    return None
-
-
 def violations(source):
-    parts = tuple(source.name.split("/")[1:])
-    component = parts[0]
+    component = source.name.split("/")[1]
     allowed = {**TOP, **ARROWS}.get(component)
     if allowed is None:
         yield f"{source.name}: {component} is no component of the design; valid: {', '.join(sorted(ARROWS))}"
@@ -101,9 +82,6 @@ def violations(source):
         target = item.inside[0] if item.inside else ""
         if target in ARROWS and target != component and target not in allowed:
             yield f"{where}: {component} must not import {target}"
-        methods = {method_of(parts), method_of(item.inside)} - {None}
-        if len(methods) > 1:
-            yield f"{where}: one method imports another ({', '.join(sorted(methods))})"
 
 
 def heavy_imports(source):

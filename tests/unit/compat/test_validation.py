@@ -14,7 +14,7 @@ from fairseq_plugins.sga.variants import JoinedTranslationConfig
 from fairseq_plugins.veco import translation as veco
 from tests import builders
 from tests.gpt_builders import mbart
-from tests.unit.tasks import making
+from tests.unit.common import making
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

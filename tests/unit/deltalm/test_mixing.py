@@ -9,7 +9,7 @@ from fairseq_plugins.deltalm.mixing import MixedBatchesDataset
 from tests import builders
 from tests import deltalm_builders as corruption
 from tests.deltalm_builders import EOS, plain
-from tests.unit.tasks.making import load, maker
+from tests.unit.common.making import load, maker
 
 # ---- Dataset. ----
 

@@ -18,7 +18,7 @@ from tests.deltalm_builders import (
     restored,
     spans,
 )
-from tests.unit.tasks.making import load, maker
+from tests.unit.common.making import load, maker
 
 # ---- Texts. ----
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from tests import builders
-from tests.unit.tasks.making import load, maker
+from tests.unit.common.making import load, maker
 
 COUNT = 12
 setup = maker("tlm_pretraining", pairs="en-de,en-fr")

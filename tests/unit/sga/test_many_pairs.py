@@ -12,7 +12,7 @@ from fairseq.dataclass.configs import CheckpointConfig
 from fairseq_plugins.sga.state import PAIRS
 from fairseq_plugins.sga.tasks import SGATranslationTask
 from tests import builders
-from tests.unit.tasks import making
+from tests.unit.common import making
 
 COUNTS = {"de": 24, "fr": 6, "vi": 5}
 PREPARED = "de-en,fr-en"

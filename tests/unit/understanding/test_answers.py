@@ -16,7 +16,7 @@ from fairseq_plugins.understanding.answers import (
 )
 from tests import nlu_bins as builders
 from tests.reference.question_loops import best_answer
-from tests.unit.tasks.making import maker
+from tests.unit.common.making import maker
 
 setup = maker("span_qa", max_positions=20, max_question=4, window_stride=3)
 

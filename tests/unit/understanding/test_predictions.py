@@ -9,7 +9,7 @@ from fairseq.logging import metrics
 
 from tests import builders, nlu_bins
 from tests.nlu_bins import TAGS, TinyTagger
-from tests.unit.tasks.making import maker
+from tests.unit.common.making import maker
 
 LABELS = ["no", "yes", "maybe"]
 GRADES = ["3", "0", "1"]

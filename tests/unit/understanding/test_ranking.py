@@ -9,7 +9,7 @@ from sklearn.metrics import ndcg_score
 from fairseq_plugins.understanding.inputs import InputFormat, InputOptions
 from fairseq_plugins.understanding.ranking import QueryDataset, ndcg, xglue_ndcg
 from tests import nlu_bins as builders
-from tests.unit.tasks.making import maker
+from tests.unit.common.making import maker
 
 GRADES = ["2", "0", "10"]
 ROWS = builders.random_ranking(9, 2, GRADES)

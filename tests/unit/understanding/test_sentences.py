@@ -7,7 +7,7 @@ from torch import nn
 
 from tests import builders, nlu_bins
 from tests.builders import EOS, MASK, PAD
-from tests.unit.tasks.making import maker
+from tests.unit.common.making import maker
 
 LABELS = ["no", "yes", "maybe"]
 CLASSES = ["no", "yes", "no", "no", "maybe", "no", "yes", "no"]

@@ -10,7 +10,7 @@ from fairseq_plugins.understanding.tags import UNSEEN, TaggingDataset, read_tags
 from tests import nlu_bins
 from tests.builders import BOS, EOS, PAD
 from tests.nlu_bins import TAGS
-from tests.unit.tasks.making import load, maker
+from tests.unit.common.making import load, maker
 
 SENTENCES = [[([11, 12], "B-PER"), ([13], "I-PER"), ([14], "O")], [([15], "O"), ([16, 17], "O"), ([18], "O")]]
 SENTENCES.append([([19], "B-LOC")])

@@ -14,7 +14,7 @@ from torch import nn
 
 from fairseq_plugins.veco.criterion import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from tests import builders, veco_builders
-from tests.unit.tasks.making import maker
+from tests.unit.common.making import maker
 
 setup = maker("veco_pretraining", monolingual="en", ddp_backend="pytorch_ddp", find_unused_parameters=False)
 

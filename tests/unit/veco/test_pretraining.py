@@ -5,7 +5,7 @@ import pytest
 
 from tests import builders
 from tests import veco_builders as veco
-from tests.unit.tasks.making import load, maker
+from tests.unit.common.making import load, maker
 from tests.veco_builders import BOS, EOS, whole
 
 PAIRS = 30
