@@ -96,7 +96,9 @@ def test_missing_files_are_named(folder, tmp_path):
         setup(folder).load_dataset("test.fr")
     builders.write_questions(tmp_path, "test.fr", *builders.random_questions(6, 1))
     builders.write_question_rows(tmp_path / "offsets" / "test.fr", [[0, 1]], eos=False)
-    with pytest.raises(ValueError, match="offsets/test.fr has 1 rows, passages/test.fr has 3 rows; valid: equal numbers"):
+    with pytest.raises(
+        ValueError, match="offsets/test.fr has 1 rows, passages/test.fr has 3 rows; valid: equal numbers"
+    ):
         setup(tmp_path).load_dataset("test.fr")
     (tmp_path / "qa" / "test.fr.jsonl").unlink()
     with pytest.raises(ValueError, match=r"no file .*qa/test.fr.jsonl"):
