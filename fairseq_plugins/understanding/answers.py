@@ -22,7 +22,7 @@ from ..common.summed_criterion import SummedCriterion, log_loss, total
 from .groups import GroupTask, log_mean
 from .inputs import check_rows
 from .languages import language_of
-from .predictions import Row
+from .predictions import Cells
 from .questions import (
     NO_ANSWER,
     QuestionDataset,
@@ -138,7 +138,7 @@ class SpanQATask(GroupTask):
         """Register a token head with two logits per token: start and end."""
         model.register_token_head(self.head, num_classes=2)
 
-    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
+    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
         """Make rows of a question's id and the answer that is scored."""
         answers = criterion.answers(logits, sample)
         return [[(question.name, answer)] for question, answer in zip(sample["questions"], answers)]

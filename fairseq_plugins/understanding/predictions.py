@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 OPTION = "--predictions"
 
-Row = Tuple[Any, ...]
+Cells = Tuple[Any, ...]
 """Cells of a line; of question answering, the id of a question and its answer."""
 
 
@@ -33,9 +33,9 @@ class PredictionFiles:
     def begin(self, subset: str, items: int) -> None:
         """Start a subset, after which the file is named, of so many items."""
         self.subset, self.items = subset, items
-        self.rows: Dict[int, List[Row]] = {}
+        self.rows: Dict[int, List[Cells]] = {}
 
-    def add(self, items: Sequence[int], rows: Sequence[List[Row]]) -> None:
+    def add(self, items: Sequence[int], rows: Sequence[List[Cells]]) -> None:
         """Add the rows of several items, by the numbers of the items in the dataset."""
         self.rows.update(zip(items, rows))
 

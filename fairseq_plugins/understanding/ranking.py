@@ -18,7 +18,7 @@ from ..common.options import check_range, option
 from ..common.summed_criterion import SummedCriterion, log_loss, total
 from .groups import GroupTask, RowGroups, log_mean
 from .inputs import InputOptions, check_rows
-from .predictions import Row
+from .predictions import Cells
 from .sentences import LabelledDataset, read_classes
 from .task import NLUConfig
 
@@ -126,9 +126,9 @@ class RelevanceRankingTask(GroupTask):
         """Register a sentence head with a class per grade."""
         model.register_classification_head(self.head, num_classes=len(self.grades))
 
-    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
+    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
         """Make rows of number, score and gold grade for each document of a query."""
-        rows: List[List[Row]] = [[] for _ in sample["id"]]
+        rows: List[List[Cells]] = [[] for _ in sample["id"]]
         columns = (sample["group"], sample["row"], criterion.scores(logits), sample["target"])
         for query, row, score, gold in zip(*(column.tolist() for column in columns)):
             rows[query].append((row, f"{score:.6f}", self.grades[gold]))

@@ -13,7 +13,7 @@ from omegaconf import II
 
 from ..common.options import option
 from .inputs import InputOptions, NLUDataset, check_rows
-from .predictions import Row
+from .predictions import Cells
 from .task import NLUConfig, NLUTask, label_names
 
 logger = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ class CrossLingualClassificationTask(NLUTask):
         name = self.cfg.classification_head_name
         model.register_classification_head(name, num_classes=len(self.labels))
 
-    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
+    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
         """Make rows of number, class and gold class."""
         best = logits.argmax(dim=-1)
         columns = zip(sample["id"].tolist(), best.tolist(), sample["target"].tolist())

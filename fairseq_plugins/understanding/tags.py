@@ -20,7 +20,7 @@ from ..common.summed_criterion import SummedCriterion, log_loss, total
 from ..ops.masks import Places
 from .entities import sequence_starts, span_counts, tag_scheme, tags_of_spans
 from .inputs import InputOptions, NLUDataset, check_rows, count_pieces
-from .predictions import Row
+from .predictions import Cells
 from .task import NLUConfig, NLUTask
 
 logger = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ class TokenClassificationTask(NLUTask):
         name = self.cfg.classification_head_name
         model.register_token_head(name, num_classes=len(self.labels))
 
-    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
+    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
         """Make rows of number, tags and gold tags of the words that are not cut off."""
         assert self.label_dictionary is not None
         names = [*self.labels, self.label_dictionary.unk_string()]  # the last for UNSEEN, -1

@@ -18,7 +18,7 @@ from ..common.own_run import OwnRun
 from .inputs import INPUT_FORMATS, InputFormat, InputOptions
 from .languages import LanguageMixture, Languages
 from .predictions import OPTION as PREDICTIONS
-from .predictions import PredictionFiles, Row
+from .predictions import Cells, PredictionFiles
 
 logger = logging.getLogger(__name__)
 
@@ -291,7 +291,7 @@ class NLUTask(OwnRun):
         self.prediction_files.add(sample["id"].tolist(), rows)
         return step
 
-    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
+    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
         """Make the rows of the predictions file for each item of a batch, from float32 logits."""
         raise NotImplementedError
 
