@@ -173,9 +173,13 @@ class _LinearAlignment(torch.autograd.Function):
     ) -> Tuple[Tensor, ...]:
         inside, shape = Places.inside(slots, hidden.size(1), hidden.device), hidden.shape[:2]
         trained = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
-        expected = ctx.needs_input_grad[0] and not trained
+        # If the projection is frozen, the scan sums softmax(z)_v W_v too, so that backward needs no
+        # second scan. If it is trained, backward scans again.
+        wants_expected_row = ctx.needs_input_grad[0] and not trained
         scan_blank = blank if want_best else None
-        scan, log_probs = _scan(hidden, weight, bias, ids, inside, scan_blank, chunk_size, expected)
+        scan, log_probs = _scan(
+            hidden, weight, bias, ids, inside, scan_blank, chunk_size, wants_expected_row
+        )
         loss, gamma, used, edges = posterior(log_probs, transitions)
         # An unalignable target gives inf and NaN.
         loss = loss.masked_fill(~feasible, 0.0)
@@ -183,7 +187,7 @@ class _LinearAlignment(torch.autograd.Function):
         used = None if used is None else used[inside]
         ctx.edges = None if edges is None else edges.masked_fill(~feasible[:, None, None], 0.0)
 
-        if expected:
+        if wants_expected_row:
             label_rows = torch.matmul(gamma.to(weight.dtype), weight[ids])[inside]  # N C
             per_slot = _slot_gradients(scan.expected_row, label_rows, used)
             per_slot = per_slot.masked_fill(~feasible[inside.rows, None], 0.0)

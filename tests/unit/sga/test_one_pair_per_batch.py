@@ -1,10 +1,10 @@
-"""PairsApart: every sentence once, batches of one pair, ids, lengths."""
+"""OnePairPerBatch: every sentence once, batches of one pair, ids, lengths."""
 
 import pytest
 import torch
 from fairseq.data import LanguagePairDataset
 
-from fairseq_plugins.sga.many_pairs import PairsApart
+from fairseq_plugins.sga.many_pairs import OnePairPerBatch
 from tests import builders
 
 COUNTS = {"de-en": 7, "fr-en": 3, "ru-en": 5}
@@ -21,7 +21,7 @@ def pairs(name):
 
 @pytest.fixture
 def data():
-    return PairsApart({name: pairs(name) for name in COUNTS})
+    return OnePairPerBatch({name: pairs(name) for name in COUNTS})
 
 
 @pytest.mark.parametrize("max_sentences", [1, 2, 100])
