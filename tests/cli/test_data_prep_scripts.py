@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from data_prep.spm import apply
+from data_prep.pieces.spm import apply
 from data_prep.toy.corpus import generate
 from tests.conftest import ROOT
 from tests.csr_builders import write_raw

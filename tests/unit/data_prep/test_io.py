@@ -1,8 +1,8 @@
 """Text files: every kind of bad input is refused with its place."""
 
 from data_prep import io
-from data_prep.cut_checkpoint import open_checkpoint
-from data_prep.generation_text import read_json_text
+from data_prep.corpora.examples import read_json_text
+from data_prep.pieces.cut_checkpoint import open_checkpoint
 from tests.unit.data_prep.files import refused
 
 

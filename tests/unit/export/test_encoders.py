@@ -12,7 +12,7 @@ from fairseq import tasks
 from omegaconf import OmegaConf
 from torch.testing import assert_close
 
-from data_prep.nlu_pieces import SentencePieces
+from data_prep.understanding.segmenters import SentencePieces
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
 from fairseq_plugins.data.question_dataset import QuestionDataset, QuestionSet
