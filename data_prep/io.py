@@ -144,3 +144,40 @@ def read_json(path: PathLike) -> Optional[Dict[str, Any]]:
     except (FileNotFoundError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def parse_json(text: str, where: str, first_line: int = 1) -> Any:
+    """Parse JSON.
+
+    Args:
+        text: the JSON.
+        where: option and file, for messages.
+        first_line: number of the first line of the text in its file.
+
+    Raises:
+        InputError: no JSON; names the line.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = first_line + error.lineno - 1
+        reason = f"not JSON ({error.msg} at column {error.colno})"
+        raise InputError(f"{where}, line {line}: {reason}") from None
+    except RecursionError:
+        raise InputError(f"{where}: JSON that is nested too deep") from None
+
+
+def get_text(record: Any, key: str, where: str) -> str:
+    """Return the text under a key of a JSON object.
+
+    Raises:
+        InputError: no object, no such key, or something else than a text.
+    """
+    if isinstance(record, dict) and isinstance(record.get(key), str):
+        return record[key]
+    raise InputError(f"{where}: no text under {key!r} (found: {describe_json(record)})")
+
+
+def describe_json(record: Any) -> str:
+    """Return the keys of a JSON object, or the type of another value."""
+    return ", ".join(sorted(record)) if isinstance(record, dict) else type(record).__name__

@@ -9,7 +9,7 @@ import torch
 from fairseq.data import Dictionary, ListDataset
 
 from data_prep.lexicon.vectors import WordVectors, write_vectors
-from data_prep.pieces.models import load_model, write_dictionary
+from data_prep.pieces.segmenters import load_model, write_dictionary
 from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset, Switching
 from fairseq_plugins.data.csr_entries import Entries
 from fairseq_plugins.data.csr_text import TextBuilder

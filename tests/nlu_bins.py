@@ -12,7 +12,7 @@ from fairseq.models import BaseFairseqModel
 from torch import nn
 
 from data_prep.io import read_json
-from data_prep.pieces import models as data_pieces
+from data_prep.pieces import segmenters as data_pieces
 from data_prep.understanding import nlu
 from tests import builders
 

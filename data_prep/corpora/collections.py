@@ -1,33 +1,43 @@
-"""XGiga, XQG, WikiLingua, NCLS, XGLUE's generation tasks, or files of lines to source and target files."""
+"""XGiga, XQG, WikiLingua, NCLS, XGLUE's generation tasks, or files of lines to source and target."""
 
 import argparse
 import re
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import cli
 from ..io import InputError, PathLike, read_lines, read_parallel
+from ..layout import SPLITS
 from ..progress import with_progress
-from .examples import Collector, add_options, limits_from_args, named_splits
+from .examples import (
+    Collector,
+    add_options,
+    check_split_names,
+    collector_from_args,
+    write_examples,
+)
 from .question_generation import SEPARATOR
 
+VERB = "corpora"
 LANGS = ("source", "target")
 LINES, NCLS = "lines", "ncls"
-OTHER = {"en": "zh", "zh": "en"}
-"""The two languages of NCLS."""
+NCLS_TARGETS = {"en": "zh", "zh": "en"}
 
 
 class Layout(NamedTuple):
     """Where a corpus keeps its files.
 
     Attributes:
-        splits: train, valid, test -> what the files call them.
-        source, target: files below the folder; ``{split}``, ``{source}`` and ``{target}`` are filled in, ``{name}`` is the source
-            language's English name, ``{direction}`` both languages as ``EN2ZH``.
-        answer: a file of what stands behind the separator at the end of a source and is never cut; empty for none.
-        directions: pairs of languages that there are; empty where the names of the files tell.
-        monolingual: True where sources and targets are in one language, as line *i* of two languages need not
-            belong together.
+        splits: train, valid, test -> names in the files.
+        source: file of sources below the folder; ``{split}``, ``{source}`` and ``{target}`` are
+            filled in, ``{name}`` with the source language's English name, ``{direction}`` with
+            both languages as ``EN2ZH``.
+        target: file of targets.
+        answer: file of texts that are added to the sources after the separator and never cut;
+            empty for none.
+        directions: pairs of languages; empty if the names of the files tell.
+        monolingual: True if sources and targets are in one language, as line *i* of two languages
+            need not belong together.
     """
 
     splits: Dict[str, str]
@@ -39,16 +49,32 @@ class Layout(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An example before limits; ``answer`` as in :class:`Layout`."""
+    """An example before limits; `answer` as in :class:`Layout`."""
 
     source: str
     target: str
     answer: str = ""
 
 
+class SplitRows(NamedTuple):
+    """A split with its files and rows."""
+
+    split: str
+    files: List[Path]
+    rows: Iterator[Row]
+
+
 DEV = {"train": "train", "valid": "dev", "test": "test"}
 VAL = {"train": "train", "valid": "val", "test": "test"}
-SAME = {"train": "train", "valid": "valid", "test": "test"}
+SAME = {split: split for split in SPLITS}
+
+
+def _xglue(task: str) -> Layout:
+    """Return the layout of a generation task of XGLUE."""
+    stem = f"{task}/xglue.{task.lower()}"
+    source, target = f"{stem}.{{source}}.src.{{split}}", f"{stem}.{{target}}.tgt.{{split}}"
+    return Layout(DEV, source, target, monolingual=True)
+
 
 LAYOUTS = {
     "xgiga": Layout(DEV, "{split}.x.{source}", "{split}.y.{target}", monolingual=True),
@@ -60,123 +86,129 @@ LAYOUTS = {
         monolingual=True,
     ),
     "wikilingua": Layout(VAL, "{name}/{split}.src.{source}", "{name}/{split}.tgt.{target}"),
-    "xglue-ntg": Layout(
-        DEV,
-        "NTG/xglue.ntg.{source}.src.{split}",
-        "NTG/xglue.ntg.{target}.tgt.{split}",
-        monolingual=True,
-    ),
-    "xglue-qg": Layout(
-        DEV,
-        "QG/xglue.qg.{source}.src.{split}",
-        "QG/xglue.qg.{target}.tgt.{split}",
-        monolingual=True,
-    ),
+    "xglue-ntg": _xglue("NTG"),
+    "xglue-qg": _xglue("QG"),
     NCLS: Layout(
-        SAME,
-        "{direction}SUM/{direction}SUM_{split}.txt",
-        "",
-        directions=("en-zh", "zh-en"),
+        SAME, "{direction}SUM/{direction}SUM_{split}.txt", "", directions=("en-zh", "zh-en")
     ),
 }
 
-NAMES = dict(
-    part.split(":")
-    for part in (
-        "ar:arabic cs:czech de:german en:english es:spanish fr:french hi:hindi id:indonesian it:italian ja:japanese ko:korean "
-        "nl:dutch pt:portuguese ru:russian th:thai tr:turkish vi:vietnamese zh:chinese"
-    ).split()
-)
-OPENS = re.compile(r"<(Article|(?:EN|ZH)-REF\d*|(?:en|zh)-summary)(-human-corrected)?>$")
+NAMES = {
+    "ar": "arabic",
+    "cs": "czech",
+    "de": "german",
+    "en": "english",
+    "es": "spanish",
+    "fr": "french",
+    "hi": "hindi",
+    "id": "indonesian",
+    "it": "italian",
+    "ja": "japanese",
+    "ko": "korean",
+    "nl": "dutch",
+    "pt": "portuguese",
+    "ru": "russian",
+    "th": "thai",
+    "tr": "turkish",
+    "vi": "vietnamese",
+    "zh": "chinese",
+}
+PART = re.compile(r"<(Article|(?:EN|ZH)-REF\d*|(?:en|zh)-summary)(-human-corrected)?>$")
 DOCUMENT = re.compile(r"<doc id=[\"']?([^\"'>]+)")
 
 
 def check_direction(name: str, source: str, target: str) -> None:
-    """Raise InputError unless the corpus of this layout has the direction."""
+    """Raise InputError unless the corpus of a layout has the direction."""
     layout = LAYOUTS[name]
     directions = (f"{source}-{source}",) if layout.monolingual else layout.directions
     if directions and f"{source}-{target}" not in directions:
-        valid = " or ".join("--from {} --to {}".format(*pair.split("-")) for pair in directions)
-        raise InputError(f"--from {source} --to {target}: valid with --layout {name}: {valid}")
+        options = ["--from {} --to {}".format(*pair.split("-")) for pair in directions]
+        valid = f"valid with --layout {name}: {' or '.join(options)}"
+        raise InputError(f"--from {source} --to {target}: {valid}")
 
 
 def read_layout(
     layout: Layout,
     folder: PathLike,
     split: str,
-    source: str,
-    target: str,
+    languages: Tuple[str, str],
     articles: Mapping[str, str],
-) -> Tuple[List[Path], Iterator[Row]]:
-    """Return the files of a split, and its rows; ``articles`` as in :func:`read_ncls`.
+) -> SplitRows:
+    """Return the files and rows of a split; `articles` as in :func:`read_ncls`.
 
-    Raises InputError: a file is missing, or files of unequal length.
+    Raises:
+        InputError: a file is missing, or files of unequal length.
     """
-    names = {"split": layout.splits[split], "source": source, "target": target, "name": NAMES.get(source, source)}
+    source, target = languages
+    names = {"split": layout.splits[split], "source": source, "target": target}
+    names["name"] = NAMES.get(source, source)
     names["direction"] = f"{source}2{target}".upper()
     patterns = [layout.source, layout.target, layout.answer]
-    files = [Path(folder) / pattern.format(**names) for pattern in patterns if pattern]
+    files = [Path(folder) / pattern.format_map(names) for pattern in patterns if pattern]
     for file in files:
         if not file.is_file():
-            raise InputError(
-                f"--folder {folder}: no {file.relative_to(folder)} (--from {source} --to {target}); valid: the folder "
-                "of the extracted corpus, and languages that it has"
-            )
+            problem = f"no {file.relative_to(folder)} (--from {source} --to {target})"
+            valid = "the folder of the extracted corpus, and languages that it has"
+            raise InputError(f"--folder {folder}: {problem}; valid: {valid}")
     if layout is LAYOUTS[NCLS]:
-        return files, read_ncls(files[0], target, articles)
-    return files, (Row(*row) for row in read_parallel(files, "--folder", strict=False))
+        return SplitRows(split, files, read_ncls(files[0], target, articles))
+    rows = read_parallel(files, "--folder", strict=False)
+    return SplitRows(split, files, (Row(*row) for row in rows))
 
 
 def read_ncls(path: PathLike, target: str, articles: Mapping[str, str]) -> Iterator[Row]:
     """Yield articles and summaries of a file of NCLS.
 
-    A document of EN2ZHSUM is ``<doc id=…>`` with ``<Article>`` and references for each sentence of the summary.
-    A document of ZH2ENSUM has ``<en-summary>`` and no article: its article is LCSTS's text of the same id.
+    A document of EN2ZHSUM is ``<doc id=…>`` with ``<Article>`` and references for each sentence of
+    the summary. A document of ZH2ENSUM has ``<en-summary>`` and no article: its article is LCSTS's
+    text of the same id.
 
     Args:
         path: the file.
-        target: ``en`` or ``zh``. Sentences that people corrected are taken where there are any.
+        target: ``en`` or ``zh``. Sentences that people corrected take precedence.
         articles: id -> text, for documents without an article.
 
-    Raises InputError: a document without article or summary.
+    Raises:
+        InputError: a document without article or summary.
     """
     document = ""
     article: List[str] = []
     plain: List[str] = []
     corrected: List[str] = []
-    into: Optional[List[str]] = None
+    part: Optional[List[str]] = None  # that the next lines belong to
     for number, line in enumerate(read_lines(path, "--folder", strict=False), start=1):
         text = line.strip()
-        start, part = DOCUMENT.match(text), OPENS.match(text)
+        start, tag = DOCUMENT.match(text), PART.match(text)
         if start:
             document = start[1]
-        elif part:
-            kind, human = part[1], part[2]
-            if kind == "Article":
-                into = article
-            elif kind[:2].lower() == target:
-                into = corrected if human else plain
-            else:
-                into = None
+        elif tag:
+            part = None
+            if tag[1] == "Article":
+                part = article
+            elif tag[1][:2].lower() == target:
+                part = corrected if tag[2] else plain
         elif text == "</doc>":
             source = " ".join(article) or articles.get(document, "")
+            summary = " ".join(corrected or plain)
             if not source or not (plain or corrected):
-                error = f"--folder {path}, line {number}: a document without article or {target} summary"
+                problem = f"a document without article or {target} summary"
                 if not source:
-                    error += "; valid for articles of LCSTS: --articles PART_I.txt, with this document"
-                raise InputError(error)
-            yield Row(source, " ".join(corrected or plain))
-            document, article, plain, corrected, into = "", [], [], [], None
+                    remedy = "--articles PART_I.txt, with this document"
+                    problem += f"; valid for articles of LCSTS: {remedy}"
+                raise InputError(f"--folder {path}, line {number}: {problem}")
+            yield Row(source, summary)
+            document, article, plain, corrected, part = "", [], [], [], None
         elif text.startswith("<") and text.endswith(">"):
-            into = None
-        elif into is not None and text:
-            into.append(text)
+            part = None
+        elif part is not None and text:
+            part.append(text)
 
 
 def read_articles(path: PathLike) -> Dict[str, str]:
-    """Return the texts of a file of LCSTS by id: ``<doc id=…>`` with ``<summary>`` and ``<short_text>``.
+    """Return the texts of a file of LCSTS by id: ``<doc id=…>`` with ``<short_text>``.
 
-    Raises InputError: bad text, as in :func:`read_lines`, or no document.
+    Raises:
+        InputError: bad text, as in :func:`read_lines`, or no document.
     """
     articles: Dict[str, str] = {}
     document, is_text = "", False
@@ -194,88 +226,100 @@ def read_articles(path: PathLike) -> Dict[str, str]:
     return articles
 
 
-def collect(rows: Iterator[Row], split: str, collector: Collector, separator: str) -> None:
-    """Take the rows of a split. Raises InputError: a source or an answer holds the separator that will stand between them."""
-    for row in with_progress(rows, "corpora"):
+def collect(part: SplitRows, collector: Collector, separator: str) -> None:
+    """Take the rows of a split.
+
+    Raises:
+        InputError: a source or an answer holds the separator that will stand between them.
+    """
+    for row in with_progress(part.rows, VERB):
         if row.answer and separator in f"{row.source} {row.answer}":
-            raise InputError(f"{split}: a text holds the separator {separator!r}; valid: another --separator")
-        answer = collector.normal(row.answer) if row.answer else ""
-        collector.add(split, row.source, [row.target], f"{separator} {answer}" if answer else "")
+            problem = f"a text holds the separator {separator!r}"
+            raise InputError(f"{part.split}: {problem}; valid: another --separator")
+        answer = collector.normalise(row.answer) if row.answer else ""
+        ending = f"{separator} {answer}" if answer else ""
+        collector.add(part.split, row.source, [row.target], ending)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep.corpora``."""
-    parser = cli.parser("corpora", __doc__)
-    parser.add_argument(
-        "--layout", required=True, choices=[*LAYOUTS, LINES], help="whose files; lines: those named below"
-    )
-    parser.add_argument("--folder", metavar="DIR", help="the extracted corpus")
-    parser.add_argument("--from", dest="source", metavar="LANG", help="language of the sources; default: en")
-    parser.add_argument(
-        "--to",
-        dest="target",
-        metavar="LANG",
-        help="language of the targets; default: that of the sources (ncls: the other language)",
-    )
-    parser.add_argument(
-        "--articles",
-        metavar="FILE",
-        help="articles of --layout ncls --from zh: PART_I.txt of LCSTS",
-    )
-    parser.add_argument("--splits", nargs="+", default=["train", "valid", "test"], metavar="NAME", help="that are read")
-    parser.add_argument("--sources", nargs="+", metavar="FILE", help="of --layout lines: one for each split")
-    parser.add_argument("--targets", nargs="+", metavar="FILE", help="of --layout lines: one for each split")
-    parser.add_argument("--separator", default=SEPARATOR, help="between passage and answer")
+    """Return the options of ``python -m data_prep corpora``."""
+    parser = cli.parser(VERB, __doc__)
+    text = "layout of the files; lines: files of --sources and --targets"
+    parser.add_argument("--layout", required=True, choices=[*LAYOUTS, LINES], help=text)
+    parser.add_argument("--folder", metavar="DIR", help="folder of the extracted corpus")
+    text = "language of the sources; default: en"
+    parser.add_argument("--from", dest="source", metavar="LANG", help=text)
+    text = "language of the targets; default: that of the sources (ncls: the other language)"
+    parser.add_argument("--to", dest="target", metavar="LANG", help=text)
+    text = "articles of --layout ncls --from zh: PART_I.txt of LCSTS"
+    parser.add_argument("--articles", metavar="FILE", help=text)
+    text = "splits to read"
+    parser.add_argument("--splits", nargs="+", default=list(SPLITS), metavar="NAME", help=text)
+    for side in ("sources", "targets"):
+        text = f"{side} of --layout lines, a file for each split"
+        parser.add_argument(f"--{side}", nargs="+", metavar="FILE", help=text)
+    text = "text between passage and answer"
+    parser.add_argument("--separator", default=SEPARATOR, help=text)
     add_options(parser, LANGS)
     return parser
 
 
 def _languages(args: argparse.Namespace) -> Tuple[str, str]:
-    """Return the languages of sources and targets, of a layout that has any."""
+    """Return the languages of sources and targets."""
     source = args.source or "en"
-    return source, args.target or (OTHER.get(source, "zh") if args.layout == NCLS else source)
+    default = NCLS_TARGETS.get(source, "zh") if args.layout == NCLS else source
+    return source, args.target or default
 
 
-def _opened(args: argparse.Namespace) -> List[Tuple[str, List[Path], Iterator[Row]]]:
-    """Split, files and rows of what the command line names."""
-    if args.layout == LINES:
-        if not (args.sources and args.targets) or args.folder:
-            raise InputError("--layout lines: valid: --sources FILE… and --targets FILE…, without --folder")
-        if args.source or args.target or args.articles:
-            raise InputError("--layout lines: valid: without --from, --to and --articles")
-        named_splits(args.splits, args.sources, "--sources")
-        named_splits(args.splits, args.targets, "--targets")
-        pairs = [[Path(one), Path(two)] for one, two in zip(args.sources, args.targets)]
-        return [
-            (split, pair, (Row(*row) for row in read_parallel(pair, "--sources", strict=False)))
-            for split, pair in zip(args.splits, pairs)
-        ]
+def _open_lines(args: argparse.Namespace) -> List[SplitRows]:
+    option = "--layout lines"
+    if not (args.sources and args.targets) or args.folder:
+        valid = "--sources FILE… and --targets FILE…, without --folder"
+        raise InputError(f"{option}: valid: {valid}")
+    if args.source or args.target or args.articles:
+        raise InputError(f"{option}: valid: without --from, --to and --articles")
+    check_split_names(args.splits, args.sources, "--sources")
+    check_split_names(args.splits, args.targets, "--targets")
+    parts = []
+    for split, source, target in zip(args.splits, args.sources, args.targets):
+        files = [Path(source), Path(target)]
+        rows = read_parallel(files, "--sources", strict=False)
+        parts.append(SplitRows(split, files, (Row(*row) for row in rows)))
+    return parts
+
+
+def _open_layout(args: argparse.Namespace) -> List[SplitRows]:
     if args.folder is None or args.sources or args.targets:
         raise InputError(f"--layout {args.layout}: valid: --folder DIR alone")
     layout = LAYOUTS[args.layout]
-    unknown = [split for split in args.splits if split not in layout.splits]
-    if unknown or len(set(args.splits)) < len(args.splits):
-        raise InputError(f"--splits {' '.join(args.splits)}: valid: of {', '.join(layout.splits)}, each once")
-    source, target = _languages(args)
-    check_direction(args.layout, source, target)
-    if args.articles and (args.layout, source) != (NCLS, "zh"):
+    _check_splits(args.splits, layout)
+    languages = _languages(args)
+    check_direction(args.layout, *languages)
+    if args.articles and (args.layout, languages[0]) != (NCLS, "zh"):
         raise InputError(f"--articles {args.articles}: valid with --layout {NCLS} --from zh")
     articles = read_articles(args.articles) if args.articles else {}
-    return [(split, *read_layout(layout, args.folder, split, source, target, articles)) for split in args.splits]
+    return [read_layout(layout, args.folder, split, languages, articles) for split in args.splits]
+
+
+def _check_splits(splits: Sequence[str], layout: Layout) -> None:
+    if set(splits) - set(layout.splits) or len(set(splits)) < len(splits):
+        valid = f"of {', '.join(layout.splits)}, each once"
+        raise InputError(f"--splits {' '.join(splits)}: valid: {valid}")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
-    opened = _opened(args)
-    collector = Collector(args.splits, args.langs, limits_from_args(args), args.form)
-    for split, _, rows in opened:
-        collect(rows, split, collector, args.separator)
     options = {name: getattr(args, name) for name in ("layout", "splits", "separator")}
-    if args.layout != LINES:
+    if args.layout == LINES:
+        parts = _open_lines(args)
+    else:
+        parts = _open_layout(args)
         options["source"], options["target"] = _languages(args)
-    inputs = [file for _, files, _ in opened for file in files]
-    inputs += [Path(args.articles)] if args.articles else []
-    counts = collector.write("corpora", args.output_dir, options, inputs, {})
-    listed = ", ".join(f"{name} {counts[name]:,}" for name in args.splits)
-    cli.say(f"corpora: {listed}; manifest {Path(args.output_dir) / 'corpora.json'}")
+    collector = collector_from_args(args.splits, args)
+    for part in parts:
+        collect(part, collector, args.separator)
+    inputs = [file for part in parts for file in part.files]
+    if args.articles:
+        inputs.append(Path(args.articles))
+    write_examples(collector, VERB, args, options, inputs)

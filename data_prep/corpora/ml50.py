@@ -1,4 +1,4 @@
-"""ML50 to parallel text: SPLIT.SRC-TGT.LANG, as fairseq's download scripts leave them in ML50/raw."""
+"""ML50 to parallel text: SPLIT.SRC-TGT.LANG, as fairseq's download scripts leave in ML50/raw."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from .. import cli
 from ..io import InputError, read_parallel
 from ..layout import LANG, Pair
 from ..text.clean import Rules
-from .segments import find
+from .segments import find_file
 from .translation import Corpus, Lines, add_options, run
 
 ALL = "all"
@@ -16,31 +16,36 @@ TRAIN = re.compile(f"train\\.({LANG}-{LANG})\\.{LANG}")
 
 
 class ML50(Corpus):
-    """Files per direction; training pairs that hold a sentence of valid or test of any direction are dropped."""
+    """Files per direction; training pairs with a sentence of any valid or test are dropped."""
 
     name = "ml50"
-    remove_held_out = True
+    removes_held_out = True
 
     def files(self, pair: Pair, split: str) -> List[Path]:
         """Return source and target file."""
         orders = (f"{pair[0]}-{pair[1]}", f"{pair[1]}-{pair[0]}")
-        return [find(self.raw, [f"{split}.{o}.{lang}" for o in orders], f"{split} of {orders[0]}") for lang in pair]
+        files = []
+        for lang in pair:
+            names = [f"{split}.{order}.{lang}" for order in orders]
+            files.append(find_file(self.raw, names, f"{split} of {orders[0]}"))
+        return files
 
     def lines(self, pair: Pair, split: str) -> Iterator[Lines]:
         """Yield the lines of both files."""
         yield from read_parallel(self.files(pair, split), "--raw", strict=False)
 
     def directions(self) -> str:
-        """Return all directions that have training files, as for ``--pairs``.
+        """Return all directions with training files, as for ``--pairs``.
 
         Raises:
             InputError: there is none.
         """
         matches = (TRAIN.fullmatch(path.name) for path in self.raw.rglob("train.*"))
-        found = sorted({match[1] for match in matches if match})
-        if not found:
-            raise InputError(f"--raw {self.raw}: no file train.SRC-TGT.LANG, as train.de_DE-en_XX.de_DE")
-        return ",".join(found)
+        directions = sorted({match[1] for match in matches if match})
+        if not directions:
+            reason = "no file train.SRC-TGT.LANG, as train.de_DE-en_XX.de_DE"
+            raise InputError(f"--raw {self.raw}: {reason}")
+        return ",".join(directions)
 
 
 def main(argv: Optional[List[str]] = None) -> None:

@@ -1,4 +1,4 @@
-"""SQuAD or XQuAD JSON to question generation: "passage [S] answer" -> question, no article in two splits."""
+"""SQuAD or XQuAD JSON to question generation: "passage [S] answer" -> question, by article."""
 
 import argparse
 from collections import Counter
@@ -9,53 +9,62 @@ from .. import cli
 from ..io import InputError, PathLike
 from ..progress import with_progress
 from ..text.split import Shares, shares_from_ratios, split_of
-from .examples import Collector, add_options, limits_from_args
+from .examples import Collector, add_options, collector_from_args
 from .squad import read_questions
 
+VERB = "question_generation"
 SEPARATOR = "[S]"
 LANGS = ("passage", "question")
 
 
-def collect(inputs: Sequence[PathLike], collector: Collector, shares: Shares, separator: str) -> Dict[str, int]:
+def collect(
+    inputs: Sequence[PathLike], collector: Collector, shares: Shares, separator: str
+) -> Dict[str, int]:
     """Put every question into the split of its article.
 
-    The end of a long passage is cut; a question whose answer then stands no more in it is dropped.
+    The end of a long passage is cut; a question whose answer the cut removes is dropped.
 
     Returns:
-        Articles of each split.
+        Split -> number of articles.
 
     Raises:
-        InputError: as in :func:`read_questions`, or the separator occurs in a passage or an answer.
+        InputError: as in :func:`read_questions`, or a text holds the separator.
     """
-    articles: Dict[str, str] = {}
+    splits: Dict[str, str] = {}  # of the articles
     for path in inputs:
-        for question in with_progress(read_questions(path), "question_generation"):
-            split = articles.setdefault(question.article, split_of([question.article], shares))
+        for question in with_progress(read_questions(path), VERB):
+            split = splits.setdefault(question.article, split_of([question.article], shares))
             if not question.answers:
                 collector.drop(split, "no answer")
                 continue
             first = question.answers[0].text
             if separator in question.passage or separator in first:
-                raise InputError(f"{question.place}: holds the separator {separator!r}; valid: another --separator")
-            answer = collector.normal(first)
+                problem = f"holds the separator {separator!r}"
+                raise InputError(f"{question.place}: {problem}; valid: another --separator")
+            answer = collector.normalise(first)
             if not answer:
                 collector.drop(split, "no answer")
-            elif collector.add(split, question.passage, [question.question], f"{separator} {answer}"):
-                passage = collector.examples[split][-1].source[: -len(f" {separator} {answer}")]
-                if answer not in passage and answer in collector.normal(question.passage):
+                continue
+            ending = f"{separator} {answer}"
+            if collector.add(split, question.passage, [question.question], ending):
+                passage = collector.examples[split][-1].source[: -len(f" {ending}")]
+                if answer not in passage and answer in collector.normalise(question.passage):
                     collector.examples[split].pop()
                     collector.drop(split, "answer beyond the cut")
-    return dict(Counter(articles.values()))
+    return dict(Counter(splits.values()))
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep.question_generation``."""
-    parser = cli.parser("question_generation", __doc__)
-    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help="JSON files of one language")
-    parser.add_argument("--separator", default=SEPARATOR, help="between passage and answer")
-    parser.add_argument("--valid-ratio", type=float, default=0.1, metavar="R", help="share of the articles, in [0, 1)")
-    parser.add_argument("--test-ratio", type=float, default=0.1, metavar="R", help="share of the articles, in [0, 1)")
-    parser.add_argument("--salt", default="", help="another text gives another split")
+    """Return the options of ``python -m data_prep question_generation``."""
+    parser = cli.parser(VERB, __doc__)
+    text = "JSON files of one language"
+    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help=text)
+    text = "text between passage and answer"
+    parser.add_argument("--separator", default=SEPARATOR, help=text)
+    for split in ("valid", "test"):
+        text = f"share of the articles for {split}, in [0, 1)"
+        parser.add_argument(f"--{split}-ratio", type=float, default=0.1, metavar="R", help=text)
+    parser.add_argument("--salt", default="", help="text that is hashed too: gives another split")
     add_options(parser, LANGS)
     return parser
 
@@ -64,11 +73,16 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
     if not args.separator.strip() or args.separator != args.separator.strip():
-        raise InputError(f"--separator {args.separator!r}: valid: a text without blanks around it")
+        valid = "a text without blanks around it"
+        raise InputError(f"--separator {args.separator!r}: valid: {valid}")
     shares = shares_from_ratios(args.valid_ratio, args.test_ratio, salt=args.salt)
-    collector = Collector(shares.wanted(), args.langs, limits_from_args(args), args.form)
+    collector = collector_from_args(shares.splits(), args)
     articles = collect(args.inputs, collector, shares, args.separator)
-    options = {name: getattr(args, name) for name in ("separator", "valid_ratio", "test_ratio", "salt")}
-    counts = collector.write("question_generation", args.output_dir, options, args.inputs, {"articles": articles})
-    listed = ", ".join(f"{name} {counts[name]:,} of {articles[name]} articles" for name in collector.examples)
-    cli.say(f"question_generation: {listed}; manifest {Path(args.output_dir) / 'question_generation.json'}")
+    names = ("separator", "valid_ratio", "test_ratio", "salt")
+    options = {name: getattr(args, name) for name in names}
+    more_counts = {"articles": articles}
+    counts = collector.write(VERB, args.output_dir, options, args.inputs, more_counts)
+    listed = ", ".join(
+        f"{split} {counts[split]:,} of {articles[split]} articles" for split in collector.examples
+    )
+    cli.say(f"{VERB}: {listed}; manifest {Path(args.output_dir) / f'{VERB}.json'}")

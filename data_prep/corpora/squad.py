@@ -1,9 +1,16 @@
-"""Questions on passages, as SQuAD, XQuAD, MLQA and TyDiQA-GoldP write them: one JSON file per language."""
+"""Questions on passages, as SQuAD, XQuAD, MLQA and TyDiQA-GoldP write them: a file a language."""
 
 from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 
-from ..io import BYTE_ORDER_MARK, InputError, PathLike, open_input
-from .examples import read_json_text, text_of
+from ..io import (
+    BYTE_ORDER_MARK,
+    InputError,
+    PathLike,
+    describe_json,
+    get_text,
+    open_input,
+    parse_json,
+)
 
 
 class Answer(NamedTuple):
@@ -11,7 +18,7 @@ class Answer(NamedTuple):
 
     Attributes:
         text: as it stands in the passage.
-        start: its first character in the passage, from 0; None where the file does not say.
+        start: its first character in the passage, from 0; None if the file does not say.
     """
 
     text: str
@@ -19,16 +26,16 @@ class Answer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question with what it asks about.
+    """A question on a passage.
 
     Attributes:
-        article: the title, which is the same in all languages of XQuAD; without one, the first passage.
+        article: title, the same in all languages of XQuAD; without one, the first passage.
         passage: the paragraph.
         question: the question.
-        answers: equally good ones; none where the passage has none (SQuAD 2) or the file does not tell.
-        impossible: the file says that the passage has no answer (SQuAD 2).
-        id: names the question; None where the file has none.
-        place: where it stands in the file, for messages.
+        answers: equally good ones; none if the passage has none (SQuAD 2) or the file is silent.
+        impossible: True if the file says that the passage has no answer (SQuAD 2).
+        id: name of the question; None if the file has none.
+        place: place in the file, for messages.
     """
 
     article: str
@@ -44,46 +51,55 @@ def read_questions(path: PathLike, option: str = "--inputs") -> Iterator[Questio
     """Yield the questions of a file in SQuAD's layout.
 
     Raises:
-        InputError: no UTF-8, no JSON, or another layout; names the file and the line, or the place inside the JSON.
+        InputError: no UTF-8, no JSON, or another layout; names the file and the line, or the place
+            inside the JSON.
     """
+    where = f"{option} {path}"
+    content = parse_json(_read_text(path, option), where)
+    for i, article in enumerate(_get_list(content, "data", where)):
+        place = f"{where}, data[{i}]"
+        paragraphs = _get_list(article, "paragraphs", place)
+        for j, paragraph in enumerate(paragraphs):
+            passage_place = f"{place}.paragraphs[{j}]"
+            passage = get_text(paragraph, "context", passage_place)
+            title = str(article.get("title") or paragraphs[0]["context"])
+            for k, record in enumerate(_get_list(paragraph, "qas", passage_place)):
+                yield _parse_question(record, title, passage, f"{passage_place}.qas[{k}]")
+
+
+def _read_text(path: PathLike, option: str) -> str:
     with open_input(path, option) as file:
-        raw = file.read()
+        content = file.read()
     try:
-        text = raw.decode("utf-8")
+        return content.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
     except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise InputError(f"{option} {path}, line {line}: not UTF-8; valid: a JSON file in UTF-8") from None
-    if text.startswith(BYTE_ORDER_MARK):
-        text = text[1:]
-    articles = _items(read_json_text(text, f"{option} {path}"), "data", f"{option} {path}")
-    for i, article in enumerate(articles):
-        where = f"{option} {path}, data[{i}]"
-        for j, paragraph in enumerate(_items(article, "paragraphs", where)):
-            passage = text_of(paragraph, "context", f"{where}.paragraphs[{j}]")
-            title = article.get("title") or article["paragraphs"][0]["context"]
-            for k, item in enumerate(_items(paragraph, "qas", f"{where}.paragraphs[{j}]")):
-                place = f"{where}.paragraphs[{j}].qas[{k}]"
-                answers = tuple(
-                    _answer(answer, f"{place}.answers[{n}]") for n, answer in enumerate(_items(item, "answers", place))
-                )
-                name = str(item["id"]) if isinstance(item.get("id"), (str, int)) else None
-                impossible = bool(item.get("is_impossible", False))
-                question = text_of(item, "question", place)
-                yield Question(str(title), passage, question, answers, impossible, name, place)
+        line = content[: error.start].count(b"\n") + 1
+        valid = "a JSON file in UTF-8"
+        raise InputError(f"{option} {path}, line {line}: not UTF-8; valid: {valid}") from None
 
 
-def _items(record: Any, key: str, where: str) -> List[Any]:
-    if not isinstance(record, dict) or not isinstance(record.get(key), list):
-        keys = ", ".join(sorted(record)) if isinstance(record, dict) else type(record).__name__
-        raise InputError(
-            f"{where}: no list under {key!r} (found: {keys}); valid: SQuAD's layout, data > paragraphs > qas"
-        )
-    return record[key]
+def _parse_question(record: Any, title: str, passage: str, place: str) -> Question:
+    answers = tuple(
+        _parse_answer(answer, f"{place}.answers[{number}]")
+        for number, answer in enumerate(_get_list(record, "answers", place))
+    )
+    name = str(record["id"]) if isinstance(record.get("id"), (str, int)) else None
+    is_impossible = bool(record.get("is_impossible", False))
+    question = get_text(record, "question", place)
+    return Question(title, passage, question, answers, is_impossible, name, place)
 
 
-def _answer(record: Any, where: str) -> Answer:
-    text = text_of(record, "text", where)
+def _get_list(record: Any, key: str, where: str) -> List[Any]:
+    if isinstance(record, dict) and isinstance(record.get(key), list):
+        return record[key]
+    problem = f"no list under {key!r} (found: {describe_json(record)})"
+    raise InputError(f"{where}: {problem}; valid: SQuAD's layout, data > paragraphs > qas")
+
+
+def _parse_answer(record: Any, where: str) -> Answer:
+    text = get_text(record, "text", where)
     start = record.get("answer_start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
-        raise InputError(f"{where}: answer_start is {start!r}; valid: a whole number of characters")
+        valid = "a whole number of characters"
+        raise InputError(f"{where}: answer_start is {start!r}; valid: {valid}")
     return Answer(text, start)

@@ -1,87 +1,96 @@
-"""JSON lines of dialogues (or documents) with one or several summaries to source and target files."""
+"""JSON lines of dialogues (or documents) with one or several summaries to source and target."""
 
 import argparse
-from pathlib import Path
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import cli
-from ..io import InputError, PathLike, read_lines
+from ..io import InputError, PathLike, get_text, parse_json, read_lines
 from ..progress import with_progress
 from .examples import (
     Collector,
+    Example,
     add_options,
-    limits_from_args,
-    named_splits,
-    read_json_text,
-    text_of,
+    check_split_names,
+    collector_from_args,
+    write_examples,
 )
 
+VERB = "summaries"
 LANGS = ("dialogue", "summary")
 
 
 class Keys(NamedTuple):
-    """Names in the records.
+    """Keys of the records.
 
     Attributes:
         source: of the dialogue.
-        target: of the summary; where there are several, ``summary1``, ``summary2`` … for ``summary``.
+        target: of the summary; KEY1, KEY2 … if there are several.
     """
 
     source: str
     target: str
 
 
-def read_records(path: PathLike, keys: Keys, option: str = "--inputs") -> List[Tuple[str, Tuple[str, ...]]]:
+def read_records(path: PathLike, keys: Keys) -> List[Example]:
     """Return dialogue and summaries of every line.
 
     Raises:
-        InputError: bad text, as in :func:`read_lines`, no JSON, a key that is missing, or another number of summaries than in the
-            first line; names file and line.
+        InputError: bad text, as in :func:`read_lines`, no JSON, a missing key, or another number
+            of summaries than in the first line; names file and line.
     """
-    found: List[Tuple[str, Tuple[str, ...]]] = []
-    for number, line in enumerate(read_lines(path, option, strict=False), start=1):
-        where = f"{option} {path}"
-        record = read_json_text(line, where, number)
+    where = f"--inputs {path}"
+    records: List[Example] = []
+    for number, line in enumerate(read_lines(path, "--inputs", strict=False), start=1):
         place = f"{where}, line {number}"
-        source, targets = text_of(record, keys.source, place), _targets(record, keys.target, place)
-        if found and len(targets) != len(found[0][1]):
-            raise InputError(f"{place}: {len(targets)} references; valid: {len(found[0][1])}, as in line 1")
-        found.append((source, targets))
-    return found
+        record = parse_json(line, where, number)
+        source = get_text(record, keys.source, place)
+        targets = _read_targets(record, keys.target, place)
+        width = len(records[0].targets) if records else len(targets)
+        if len(targets) != width:
+            raise InputError(f"{place}: {len(targets)} references; valid: {width}, as in line 1")
+        records.append(Example(source, targets))
+    return records
 
 
-def _targets(record: Any, key: str, where: str) -> Tuple[str, ...]:
-    numbered: List[str] = []
-    while f"{key}{len(numbered) + 1}" in record:
-        numbered.append(text_of(record, f"{key}{len(numbered) + 1}", where))
-    return tuple(numbered) or (text_of(record, key, where),)
+def _read_targets(record: Any, key: str, where: str) -> Tuple[str, ...]:
+    targets: List[str] = []
+    while f"{key}{len(targets) + 1}" in record:
+        targets.append(get_text(record, f"{key}{len(targets) + 1}", where))
+    return tuple(targets) or (get_text(record, key, where),)
 
 
-def joined(dialogue: str, separator: str) -> str:
-    """Turns on one line: line ends become the separator, or a space where it is empty."""
+def join_turns(dialogue: str, separator: str) -> str:
+    """Return turns on one line: line ends become the separator, or a space if it is empty."""
     turns = [turn.strip() for turn in dialogue.splitlines() if turn.strip()]
     return (f" {separator} " if separator else " ").join(turns)
 
 
 def collect(
-    inputs: Sequence[PathLike], splits: Sequence[str], collector: Collector, keys: Keys, separator: str
+    inputs: Sequence[PathLike],
+    splits: Sequence[str],
+    collector: Collector,
+    keys: Keys,
+    separator: str,
 ) -> None:
     """Read every file into its split."""
     for path, split in zip(inputs, splits):
-        for source, targets in with_progress(read_records(path, keys), "summaries"):
-            collector.add(split, joined(source, separator), targets)
+        for source, targets in with_progress(read_records(path, keys), VERB):
+            collector.add(split, join_turns(source, separator), targets)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep.summaries``."""
-    parser = cli.parser("summaries", __doc__)
-    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help="JSON lines")
-    parser.add_argument("--splits", nargs="+", required=True, metavar="NAME", help="one per file, as train valid test")
-    parser.add_argument("--source-key", default="dialogue", metavar="KEY", help="of the text that is summarised")
-    parser.add_argument(
-        "--target-key", default="summary", metavar="KEY", help="of the summary; several: KEY1, KEY2 and so on"
-    )
-    parser.add_argument("--turn-separator", default="", metavar="TEXT", help="in place of line ends; default: a space")
+    """Return the options of ``python -m data_prep summaries``."""
+    parser = cli.parser(VERB, __doc__)
+    text = "JSON lines, a file for each split"
+    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help=text)
+    text = "splits, one for each file, as train valid test"
+    parser.add_argument("--splits", nargs="+", required=True, metavar="NAME", help=text)
+    text = "key of the text that is summarised"
+    parser.add_argument("--source-key", default="dialogue", metavar="KEY", help=text)
+    text = "key of the summary; KEY1, KEY2 and so on if there are several"
+    parser.add_argument("--target-key", default="summary", metavar="KEY", help=text)
+    text = "text in place of line ends; default: a space"
+    parser.add_argument("--turn-separator", default="", metavar="TEXT", help=text)
     add_options(parser, LANGS)
     return parser
 
@@ -89,10 +98,10 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
-    splits = named_splits(args.splits, args.inputs, "--inputs")
-    collector = Collector(splits, args.langs, limits_from_args(args), args.form)
-    collect(args.inputs, splits, collector, Keys(args.source_key, args.target_key), args.turn_separator)
-    options = {name: getattr(args, name) for name in ("splits", "source_key", "target_key", "turn_separator")}
-    counts = collector.write("summaries", args.output_dir, options, args.inputs, {})
-    listed = ", ".join(f"{name} {counts[name]:,}" for name in splits)
-    cli.say(f"summaries: {listed}; manifest {Path(args.output_dir) / 'summaries.json'}")
+    check_split_names(args.splits, args.inputs, "--inputs")
+    collector = collector_from_args(args.splits, args)
+    keys = Keys(args.source_key, args.target_key)
+    collect(args.inputs, args.splits, collector, keys, args.turn_separator)
+    names = ("splits", "source_key", "target_key", "turn_separator")
+    options = {name: getattr(args, name) for name in names}
+    write_examples(collector, VERB, args, options, args.inputs)

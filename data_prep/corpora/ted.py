@@ -1,4 +1,4 @@
-"""TED talks of Qi et al. (2018) to parallel text: all_talks_{train,dev,test}.tsv, one column per language."""
+"""TED talks (Qi et al. 2018) to parallel text: all_talks_{train,dev,test}.tsv, a column a language."""
 
 from pathlib import Path
 from typing import Iterator, List, Optional
@@ -7,7 +7,7 @@ from .. import cli
 from ..io import InputError, read_lines
 from ..layout import Pair
 from ..text.clean import Rules
-from .segments import find, resolve
+from .segments import find_file, resolve_entities
 from .translation import Corpus, Lines, add_options, run
 
 MISSING = "__NULL__"
@@ -15,36 +15,37 @@ NAMES = {"train": "train", "valid": "dev", "test": "test"}
 
 
 class TED(Corpus):
-    """The three tables; a cell with ``__NULL__`` has no translation. ``zh_cn`` in ``--pairs`` is the column ``zh-cn``."""
+    """The three tables; ``__NULL__`` is a missing translation, ``zh_cn`` the column ``zh-cn``."""
 
     name = "ted"
 
     def files(self, pair: Pair, split: str) -> List[Path]:
         """Return the table of a split."""
-        return [find(self.raw, [f"all_talks_{NAMES[split]}.tsv"], f"the table of {split}")]
+        name = f"all_talks_{NAMES[split]}.tsv"
+        return [find_file(self.raw, [name], f"the table of {split}")]
 
     def lines(self, pair: Pair, split: str) -> Iterator[Lines]:
-        """Yield the cells of both languages where both are there, Moses' escapes resolved."""
+        """Yield the cells of both languages if both are there, Moses' escapes resolved."""
         path = self.files(pair, split)[0]
         rows = read_lines(path, "--raw", strict=False)
         header = next(rows).rstrip("\r").split("\t")
-        columns = [_column(header, lang, path) for lang in pair]
+        columns = [_find_column(header, lang, path) for lang in pair]
         for number, row in enumerate(rows, start=2):
             cells = row.rstrip("\r").split("\t")
             if len(cells) != len(header):
-                raise InputError(
-                    f"--raw {path}, line {number}: {len(cells)} columns; valid: {len(header)}, as the header"
-                )
-            source, target = (resolve(cells[column]) for column in columns)
+                problem = f"{len(cells)} columns; valid: {len(header)}, as the header"
+                raise InputError(f"--raw {path}, line {number}: {problem}")
+            source, target = (resolve_entities(cells[column]) for column in columns)
             if MISSING not in (source, target) and source and target:
                 yield source, target
 
 
-def _column(header: List[str], lang: str, path: Path) -> int:
+def _find_column(header: List[str], lang: str, path: Path) -> int:
     for name in (lang, lang.replace("_", "-")):
         if name in header[1:]:
             return header.index(name)
-    raise InputError(f"--pairs: {lang} is no language of {path}; valid: {', '.join(header[1:])} (with _ for -)")
+    valid = f"{', '.join(header[1:])} (with _ for -)"
+    raise InputError(f"--pairs: {lang} is no language of {path}; valid: {valid}")
 
 
 def main(argv: Optional[List[str]] = None) -> None:

@@ -34,7 +34,9 @@ class Verdict(NamedTuple):
     @property
     def unaligned(self) -> bool:
         """Nothing is above chance: the two sides were never brought into one space. A learned map, even of unrelated sides, is."""
-        return all(self.found[name] < ratio * self.chance[name] for name, ratio in LEAST_RATIO.items())
+        return all(
+            self.found[name] < ratio * self.chance[name] for name, ratio in LEAST_RATIO.items()
+        )
 
     def as_json(self) -> Dict[str, Any]:
         """For a report."""
@@ -48,7 +50,9 @@ class Verdict(NamedTuple):
         }
 
 
-def look(source: Any, target: Any, words: Sequence[Sequence[str]], neighbours: int, block: int) -> Verdict:
+def look(
+    source: Any, target: Any, words: Sequence[Sequence[str]], neighbours: int, block: int
+) -> Verdict:
     """Compare mapped vectors with chance, and look at the words that both sides have.
 
     Args:
@@ -67,7 +71,10 @@ def look(source: Any, target: Any, words: Sequence[Sequence[str]], neighbours: i
     draws = torch.randn(x.size(1), x.size(1), generator=torch.Generator().manual_seed(CHANCE_SEED))
     rotation = torch.linalg.qr(draws)[0].to(x)
     near = Csls(x, y, neighbours, block), Csls(x @ rotation, y, neighbours, block)
-    found, chance = ({name: round(value, 4) for name, value in each.certainty()._asdict().items()} for each in near)
+    found, chance = (
+        {name: round(value, 4) for name, value in each.certainty()._asdict().items()}
+        for each in near
+    )
     alike = _alike(near[0].partners()[0].tolist(), words)
     return Verdict(found, chance, alike, _warnings(found, chance, alike), _not_checked(alike))
 
@@ -78,7 +85,9 @@ def _alike(partners: List[int], words: Sequence[Sequence[str]]) -> Dict[str, flo
     return {"words": len(own), "found": round(sum(own) / len(own), 4) if own else 0.0}
 
 
-def _warnings(found: Dict[str, float], chance: Dict[str, float], alike: Dict[str, float]) -> List[str]:
+def _warnings(
+    found: Dict[str, float], chance: Dict[str, float], alike: Dict[str, float]
+) -> List[str]:
     titles = {
         "mutual": "mutual neighbours",
         "margin": "margin of the best partner",

@@ -94,7 +94,9 @@ def check_places(inputs: Iterable[Named], outputs: Iterable[Named]) -> None:
     for option, path in outputs:
         place = Path(path).resolve()
         if place in taken:
-            raise InputError(f"{option} {path}: is the file of {taken[place]} too; valid: a file of its own")
+            raise InputError(
+                f"{option} {path}: is the file of {taken[place]} too; valid: a file of its own"
+            )
         if place.is_dir():
             raise InputError(f"{option} {path}: a folder; valid: a file name")
         taken[place] = option
@@ -124,7 +126,9 @@ def read_candidates(
         return found
     joined: Dict[str, Dict[str, None]] = {}
     for word, candidates in found.items():
-        joined.setdefault(word.lower(), {}).update(dict.fromkeys(each.lower() for each in candidates))
+        joined.setdefault(word.lower(), {}).update(
+            dict.fromkeys(each.lower() for each in candidates)
+        )
     return {word: list(candidates)[:top] for word, candidates in joined.items()}
 
 
@@ -142,7 +146,10 @@ def write_entries(file: TextIO, entries: Iterable[Entry], form: str) -> int:
 
 
 def check_direction(
-    lexicon: Dict[str, List[str]], dictionary: Dict[str, List[str]], lexicon_name: str, dictionary_name: str
+    lexicon: Dict[str, List[str]],
+    dictionary: Dict[str, List[str]],
+    lexicon_name: str,
+    dictionary_name: str,
 ) -> Optional[str]:
     """Check that a lexicon and a dictionary are of the same languages, in the same direction.
 
@@ -158,12 +165,19 @@ def check_direction(
     Raises:
         InputError: no word in common, or more pairs of the dictionary fit the other way round.
     """
-    sources, targets = set(lexicon), {each for candidates in lexicon.values() for each in candidates}
+    sources, targets = (
+        set(lexicon),
+        {each for candidates in lexicon.values() for each in candidates},
+    )
     return check_sides(sources, targets, dictionary, lexicon_name, dictionary_name)
 
 
 def check_sides(
-    sources: "set[str]", targets: "set[str]", dictionary: Dict[str, List[str]], name: str, dictionary_name: str
+    sources: "set[str]",
+    targets: "set[str]",
+    dictionary: Dict[str, List[str]],
+    name: str,
+    dictionary_name: str,
 ) -> Optional[str]:
     """As :func:`check_direction`, with the words of both sides."""
     pairs = [(source, target) for source, found in dictionary.items() for target in found]
@@ -180,7 +194,9 @@ def check_sides(
             f"{dictionary_name}: none of its source words is in {name}; valid: the same languages and case"
         )
     if not there:
-        raise InputError(f"{dictionary_name}: none of its pairs is in {name}; valid: the same languages and case")
+        raise InputError(
+            f"{dictionary_name}: none of its pairs is in {name}; valid: the same languages and case"
+        )
     if there < TARGETS_SHARE * len(known):
         return (
             f"{dictionary_name}: of the translations of the words that {name} has, only {there:,} of {len(known):,} are among its "

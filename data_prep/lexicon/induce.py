@@ -47,7 +47,12 @@ class LexiconOptions:
 
     def shown(self) -> Dict[str, Any]:
         """For a manifest: what shapes the lexicon."""
-        return {"top": self.top, "form": self.form, "max_words": self.max_words, "neighbours": self.neighbours}
+        return {
+            "top": self.top,
+            "form": self.form,
+            "max_words": self.max_words,
+            "neighbours": self.neighbours,
+        }
 
 
 def induce(
@@ -103,11 +108,21 @@ def induce(
     left_out = 0
     with atomic_texts(outputs, "--output", [source, target]) as files:
         for side, file in enumerate(files):
-            left_out += write_entries(file, entries(words[side], words[1 - side], ranked[side]), options.form)
-        Path(manifest).unlink(missing_ok=True)  # first: it must not stand beside lexicons that it does not describe
+            left_out += write_entries(
+                file, entries(words[side], words[1 - side], ranked[side]), options.form
+            )
+        Path(manifest).unlink(
+            missing_ok=True
+        )  # first: it must not stand beside lexicons that it does not describe
     if left_out:
-        cli.say(f"induce_lexicon: warning: {left_out:,} pairs left out: a word with a blank does not fit --form {MUSE}")
-    counts = {"words": [len(each) for each in words], "candidates": ranked[0].places.size(1), **verdict.as_json()}
+        cli.say(
+            f"induce_lexicon: warning: {left_out:,} pairs left out: a word with a blank does not fit --form {MUSE}"
+        )
+    counts = {
+        "words": [len(each) for each in words],
+        "candidates": ranked[0].places.size(1),
+        **verdict.as_json(),
+    }
     write_manifest(manifest, "induce_lexicon", options.shown(), counts, [source, target], outputs)
     return counts
 
@@ -153,7 +168,9 @@ def torch_device(name: str) -> Any:
     try:
         torch.empty(1, device=name)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"--device {name}: {str(error).splitlines()[0]}; valid here: cpu{_gpu()}") from None
+        raise InputError(
+            f"--device {name}: {str(error).splitlines()[0]}; valid here: cpu{_gpu()}"
+        ) from None
     return torch.device(name)
 
 
@@ -166,7 +183,9 @@ def _gpu() -> str:
 def add_device_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where and in what pieces torch computes."""
     parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu or cuda")
-    parser.add_argument("--threads", type=int, metavar="N", help="of torch on the CPU (default: torch's own)")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="of torch on the CPU (default: torch's own)"
+    )
     parser.add_argument(
         "--block",
         type=int,
@@ -193,24 +212,43 @@ def set_threads(threads: Optional[int]) -> None:
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep.induce_lexicon``."""
     parser = cli.parser("induce_lexicon", __doc__)
-    parser.add_argument("--source", required=True, metavar="FILE", help="mapped vectors of the source, word2vec's text")
     parser.add_argument(
-        "--target", required=True, metavar="FILE", help="mapped vectors of the target, in the same space"
+        "--source",
+        required=True,
+        metavar="FILE",
+        help="mapped vectors of the source, word2vec's text",
     )
-    parser.add_argument("--output", required=True, metavar="FILE", help="the lexicon from source to target")
+    parser.add_argument(
+        "--target",
+        required=True,
+        metavar="FILE",
+        help="mapped vectors of the target, in the same space",
+    )
+    parser.add_argument(
+        "--output", required=True, metavar="FILE", help="the lexicon from source to target"
+    )
     parser.add_argument("--reverse", metavar="FILE", help="the lexicon from target to source")
     add_lexicon_options(parser)
-    parser.add_argument("--neighbours", type=int, default=10, metavar="N", help="nearest words of CSLS")
-    parser.add_argument("--max-words", type=int, metavar="N", help="most frequent words of each side (default: all)")
+    parser.add_argument(
+        "--neighbours", type=int, default=10, metavar="N", help="nearest words of CSLS"
+    )
+    parser.add_argument(
+        "--max-words", type=int, metavar="N", help="most frequent words of each side (default: all)"
+    )
     add_device_options(parser)
     return parser
 
 
 def add_lexicon_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what a lexicon holds."""
-    parser.add_argument("--top", type=int, default=DEFAULT_TOP, metavar="N", help="candidates of a word")
     parser.add_argument(
-        "--form", choices=FORMS, default=TSV, help="source, target, score, rank; or pairs as MUSE's and vecmap's"
+        "--top", type=int, default=DEFAULT_TOP, metavar="N", help="candidates of a word"
+    )
+    parser.add_argument(
+        "--form",
+        choices=FORMS,
+        default=TSV,
+        help="source, target, score, rank; or pairs as MUSE's and vecmap's",
     )
 
 

@@ -25,7 +25,12 @@ from .files import (
 from .induce import add_device_options, check_dimensions, check_max_words, set_threads, torch_device
 from .vectors import WordVectors, read_vectors, write_vectors
 
-UNSUPERVISED, NUMERALS, IDENTICAL, DICTIONARY = "unsupervised", "numerals", "identical", "dictionary"
+UNSUPERVISED, NUMERALS, IDENTICAL, DICTIONARY = (
+    "unsupervised",
+    "numerals",
+    "identical",
+    "dictionary",
+)
 SEEDS = (UNSUPERVISED, NUMERALS, IDENTICAL, DICTIONARY)
 OUTPUTS = ("--source-output", "--target-output")
 FEWEST_PAIRS = 2
@@ -39,11 +44,19 @@ LEARNING = (
     ("keep-factor", "factor", float, 2.0, "each stage's probability over the one before"),
     ("patience", "patience", int, 10, "a stage ends after so many iterations without ..."),
     ("threshold", "threshold", float, 5e-4, "... so great an improvement of the objective"),
-    ("iterations", "iterations", int, 1000, "at most; 0: the seed alone says where the words belong"),
+    (
+        "iterations",
+        "iterations",
+        int,
+        1000,
+        "at most; 0: the seed alone says where the words belong",
+    ),
 )
 
 
-def word_pairs(kind: str, source: WordVectors, target: WordVectors, dictionary: Optional[PathLike] = None) -> Rows:
+def word_pairs(
+    kind: str, source: WordVectors, target: WordVectors, dictionary: Optional[PathLike] = None
+) -> Rows:
     """Return the rows of a seed that comes from the words themselves.
 
     Args:
@@ -59,16 +72,24 @@ def word_pairs(kind: str, source: WordVectors, target: WordVectors, dictionary: 
     if kind == DICTIONARY:
         assert dictionary is not None
         found = read_candidates(dictionary, "--dictionary")
-        warning = check_sides(set(sources), set(targets), found, "the vectors", f"--dictionary {dictionary}")
+        warning = check_sides(
+            set(sources), set(targets), found, "the vectors", f"--dictionary {dictionary}"
+        )
         if warning:
             cli.say(f"map_vectors: warning: {warning}")
         pairs = [(word, each) for word, candidates in found.items() for each in candidates]
     else:
         pairs = [(word, word) for word in source.words if kind == IDENTICAL or word.isdecimal()]
-    rows = [(sources[first], targets[second]) for first, second in pairs if first in sources and second in targets]
+    rows = [
+        (sources[first], targets[second])
+        for first, second in pairs
+        if first in sources and second in targets
+    ]
     if len(rows) < FEWEST_PAIRS:
         shown = f"--dictionary {dictionary}" if kind == DICTIONARY else f"--seed-from {kind}"
-        raise InputError(f"{shown}: {len(rows)} pairs have vectors on both sides; valid: {FEWEST_PAIRS} or more")
+        raise InputError(
+            f"{shown}: {len(rows)} pairs have vectors on both sides; valid: {FEWEST_PAIRS} or more"
+        )
     return [first for first, _ in rows], [second for _, second in rows]
 
 
@@ -88,7 +109,9 @@ class Report:
     def last_line(history: Sequence[Any]) -> None:
         """A line on the last iteration."""
         for number, objective, keep in history[-1:]:
-            cli.say(f"map_vectors: iteration {number}: objective {objective:.4f}, similarities seen {keep:.0%}")
+            cli.say(
+                f"map_vectors: iteration {number}: objective {objective:.4f}, similarities seen {keep:.0%}"
+            )
 
 
 @dataclass(frozen=True)
@@ -138,7 +161,9 @@ class MapOptions:
             learning = SelfLearning(**self.learning)
         torch_device(self.device)
         if self.dictionary is not None:
-            check_readable(self.dictionary, "--dictionary", "pairs of words, in MUSE's form, vecmap's, or TSV")
+            check_readable(
+                self.dictionary, "--dictionary", "pairs of words, in MUSE's form, vecmap's, or TSV"
+            )
             read_candidates(self.dictionary, "--dictionary")
         return learning
 
@@ -199,12 +224,21 @@ def map_files(
     words = [side.words for side in sides]
     counts = {"seed_pairs": len(seed[0]), **_found(learned, mapped, words, learning)}
     _say(counts)
-    Path(report).unlink(missing_ok=True)  # first: it must not stand beside vectors that it does not describe
-    write_vectors(outputs, "outputs", [WordVectors(s.words, m.cpu().numpy()) for s, m in zip(sides, mapped)])
+    Path(report).unlink(
+        missing_ok=True
+    )  # first: it must not stand beside vectors that it does not describe
+    write_vectors(
+        outputs, "outputs", [WordVectors(s.words, m.cpu().numpy()) for s, m in zip(sides, mapped)]
+    )
     if dictionary_output is not None:
         _write_dictionary(dictionary_output, learned.pairs, sides)
     write_manifest(
-        report, "map_vectors", options.shown(), counts, [path for _, path in given], [path for _, path in made]
+        report,
+        "map_vectors",
+        options.shown(),
+        counts,
+        [path for _, path in given],
+        [path for _, path in made],
     )
     return counts
 
@@ -235,7 +269,9 @@ def _seed(x: Any, y: Any, sides: List[WordVectors], options: MapOptions, learnin
     return first, second
 
 
-def _found(learned: Any, mapped: List[Any], words: List[List[str]], learning: Any) -> Dict[str, Any]:
+def _found(
+    learned: Any, mapped: List[Any], words: List[List[str]], learning: Any
+) -> Dict[str, Any]:
     """How the learning went, and what looks random."""
     from .checks import look
 
@@ -250,14 +286,19 @@ def _found(learned: Any, mapped: List[Any], words: List[List[str]], learning: An
         **verdict.as_json(),
     }
     if not learned.converged:
-        found["warnings"] = [*verdict.warnings, f"--iterations {learning.iterations}: ended before it converged"]
+        found["warnings"] = [
+            *verdict.warnings,
+            f"--iterations {learning.iterations}: ended before it converged",
+        ]
     return found
 
 
 def _write_dictionary(path: PathLike, pairs: Any, sides: List[WordVectors]) -> None:
     """The distinct pairs, by the frequency of the source word."""
     rows = sorted(set(zip(*(side.tolist() for side in pairs))))
-    entries = [Entry(sides[0].words[first], sides[1].words[second], 1.0, 1) for first, second in rows]
+    entries = [
+        Entry(sides[0].words[first], sides[1].words[second], 1.0, 1) for first, second in rows
+    ]
     with atomic_texts([path], "--dictionary-output") as (file,):
         write_entries(file, entries, MUSE)
 
@@ -265,18 +306,35 @@ def _write_dictionary(path: PathLike, pairs: Any, sides: List[WordVectors]) -> N
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep.map_vectors``."""
     parser = cli.parser("map_vectors", __doc__)
-    parser.add_argument("--source", required=True, metavar="FILE", help="vectors of the source, word2vec's text")
-    parser.add_argument("--target", required=True, metavar="FILE", help="vectors of the target, word2vec's text")
-    parser.add_argument("--source-output", required=True, metavar="FILE", help="mapped vectors of the source")
-    parser.add_argument("--target-output", required=True, metavar="FILE", help="mapped vectors of the target")
     parser.add_argument(
-        "--report", required=True, metavar="FILE", help="JSON: how the learning went, what looks random"
+        "--source", required=True, metavar="FILE", help="vectors of the source, word2vec's text"
     )
     parser.add_argument(
-        "--dictionary", metavar="FILE", help=f"with --seed-from {DICTIONARY}: MUSE's form, vecmap's, or TSV"
+        "--target", required=True, metavar="FILE", help="vectors of the target, word2vec's text"
     )
-    parser.add_argument("--dictionary-output", metavar="FILE", help="write the last dictionary, in MUSE's form")
-    parser.add_argument("--max-words", type=int, metavar="N", help="most frequent words of each side (default: all)")
+    parser.add_argument(
+        "--source-output", required=True, metavar="FILE", help="mapped vectors of the source"
+    )
+    parser.add_argument(
+        "--target-output", required=True, metavar="FILE", help="mapped vectors of the target"
+    )
+    parser.add_argument(
+        "--report",
+        required=True,
+        metavar="FILE",
+        help="JSON: how the learning went, what looks random",
+    )
+    parser.add_argument(
+        "--dictionary",
+        metavar="FILE",
+        help=f"with --seed-from {DICTIONARY}: MUSE's form, vecmap's, or TSV",
+    )
+    parser.add_argument(
+        "--dictionary-output", metavar="FILE", help="write the last dictionary, in MUSE's form"
+    )
+    parser.add_argument(
+        "--max-words", type=int, metavar="N", help="most frequent words of each side (default: all)"
+    )
     add_map_options(parser)
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of what is drawn")
     add_device_options(parser)
@@ -286,16 +344,31 @@ def build_parser() -> argparse.ArgumentParser:
 def add_map_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that shape the maps, but for ``--seed``."""
     parser.add_argument(
-        "--seed-from", choices=SEEDS, default=UNSUPERVISED, help="where the first dictionary comes from"
+        "--seed-from",
+        choices=SEEDS,
+        default=UNSUPERVISED,
+        help="where the first dictionary comes from",
     )
     parser.add_argument(
-        "--seed-words", type=int, default=4000, metavar="N", help=f"most frequent words that {UNSUPERVISED} compares"
+        "--seed-words",
+        type=int,
+        default=4000,
+        metavar="N",
+        help=f"most frequent words that {UNSUPERVISED} compares",
     )
     parser.add_argument(
-        "--orthogonal", action="store_true", help="no re-weighting in the last step: the map is a rotation"
+        "--orthogonal",
+        action="store_true",
+        help="no re-weighting in the last step: the map is a rotation",
     )
     for option, _, kind, default, text in LEARNING:
-        parser.add_argument(f"--{option}", type=kind, default=default, metavar="N" if kind is int else "R", help=text)
+        parser.add_argument(
+            f"--{option}",
+            type=kind,
+            default=default,
+            metavar="N" if kind is int else "R",
+            help=text,
+        )
 
 
 def map_options(args: argparse.Namespace) -> MapOptions:
@@ -303,7 +376,9 @@ def map_options(args: argparse.Namespace) -> MapOptions:
     learning = {name: getattr(args, option.replace("-", "_")) for option, name, _, _, _ in LEARNING}
     learning.update(seed=args.seed, reweight=not args.orthogonal, block=args.block)
     max_words = getattr(args, "max_words", None)
-    return MapOptions(args.seed_from, args.dictionary, args.seed_words, learning, max_words, args.device)
+    return MapOptions(
+        args.seed_from, args.dictionary, args.seed_words, learning, max_words, args.device
+    )
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -311,7 +386,9 @@ def main(argv: Optional[List[str]] = None) -> None:
     args = build_parser().parse_args(argv)
     set_threads(args.threads)
     outputs = (args.source_output, args.target_output)
-    counts = map_files(args.source, args.target, outputs, args.report, map_options(args), args.dictionary_output)
+    counts = map_files(
+        args.source, args.target, outputs, args.report, map_options(args), args.dictionary_output
+    )
     cli.say(
         f"map_vectors: {args.report}: {counts['iterations']} iterations, mutual neighbours {counts['found']['mutual']:.1%}"
     )

@@ -39,7 +39,10 @@ class Pipeline:
         self.lexicons = [self.top / f"{first}-{second}.tsv" for first, second in (pair, pair[::-1])]
         self.manifest = self.folder / MANIFEST
         self.opposite = self.top / "-".join(pair[::-1]) / MANIFEST
-        self.map_report, self.lexicon_report = self.folder / MAP_REPORT, self.folder / LEXICON_REPORT
+        self.map_report, self.lexicon_report = (
+            self.folder / MAP_REPORT,
+            self.folder / LEXICON_REPORT,
+        )
         self.skipped: List[str] = []
 
     def file(self, kind: str, language: str) -> Path:
@@ -75,7 +78,10 @@ class Pipeline:
         Raises:
             InputError: another run is at work there.
         """
-        return locked(self.top / f".{'-'.join(sorted(self.pair))}.lock", f"--out {self.top} ({'-'.join(self.pair)})")
+        return locked(
+            self.top / f".{'-'.join(sorted(self.pair))}.lock",
+            f"--out {self.top} ({'-'.join(self.pair)})",
+        )
 
     def run(
         self,
@@ -137,13 +143,21 @@ def make_lexicons(
         _map_and_induce(pipeline, mapping, lexicon)
         reports = {"map": pipeline.map_report, "lexicon": pipeline.lexicon_report}
         counts = {name: (read_json(path) or {}).get("counts", {}) for name, path in reports.items()}
-        counts["map"] = {name: value for name, value in counts["map"].items() if name not in ("objective", "keep")}
+        counts["map"] = {
+            name: value
+            for name, value in counts["map"].items()
+            if name not in ("objective", "keep")
+        }
         options = {**text, "vectors": vars(vectors), "map": mapping.shown(), **lexicon.shown()}
-        write_manifest(pipeline.manifest, "lexicon", options, counts, pipeline.texts, pipeline.outputs())
+        write_manifest(
+            pipeline.manifest, "lexicon", options, counts, pipeline.texts, pipeline.outputs()
+        )
     return counts
 
 
-def _check(pipeline: Pipeline, segmenters: Sequence[Optional[str]], mapping: map_vectors.MapOptions) -> None:
+def _check(
+    pipeline: Pipeline, segmenters: Sequence[Optional[str]], mapping: map_vectors.MapOptions
+) -> None:
     """What can be known before the first step."""
     inputs: List[Named] = [*zip(("--source", "--target"), pipeline.texts)]
     for option, path in inputs:
@@ -156,7 +170,9 @@ def _check(pipeline: Pipeline, segmenters: Sequence[Optional[str]], mapping: map
     pipeline.check(inputs)
 
 
-def _words_and_vectors(pipeline: Pipeline, text: Mapping[str, Any], vectors: word_vectors.VectorOptions) -> None:
+def _words_and_vectors(
+    pipeline: Pipeline, text: Mapping[str, Any], vectors: word_vectors.VectorOptions
+) -> None:
     for language, path, segmenter in zip(pipeline.pair, pipeline.texts, text["segmenters"]):
         chosen = {"segmenter": segmenter, "cased": text["cased"]}
         output = pipeline.file("words", language)
@@ -177,22 +193,37 @@ def _map_and_induce(
     inputs = dict(zip(("source", "target"), vectors))
     if mapping.dictionary is not None:
         inputs["dictionary"] = Path(mapping.dictionary)
-    learn = partial(map_vectors.map_files, vectors[0], vectors[1], (mapped[0], mapped[1]), report, mapping)
+    learn = partial(
+        map_vectors.map_files, vectors[0], vectors[1], (mapped[0], mapped[1]), report, mapping
+    )
     pipeline.run("map", inputs, mapping.shown(), [*mapped, report], learn)
     inputs = dict(zip(("source", "target"), mapped))
-    induce = partial(induce_lexicon.induce, mapped[0], mapped[1], pipeline.lexicons, second_report, lexicon)
+    induce = partial(
+        induce_lexicon.induce, mapped[0], mapped[1], pipeline.lexicons, second_report, lexicon
+    )
     pipeline.run("lexicon", inputs, lexicon.shown(), [*pipeline.lexicons, second_report], induce)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep.lexicon``."""
     parser = cli.parser("lexicon", __doc__)
-    parser.add_argument("--source", required=True, metavar="FILE", help="text of one language, one sentence per line")
     parser.add_argument(
-        "--target", required=True, metavar="FILE", help="text of the other; the two need not be translations"
+        "--source",
+        required=True,
+        metavar="FILE",
+        help="text of one language, one sentence per line",
     )
     parser.add_argument(
-        "--out", required=True, metavar="DIR", help="gets SOURCE-TARGET.tsv, TARGET-SOURCE.tsv, and a folder"
+        "--target",
+        required=True,
+        metavar="FILE",
+        help="text of the other; the two need not be translations",
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="DIR",
+        help="gets SOURCE-TARGET.tsv, TARGET-SOURCE.tsv, and a folder",
     )
     parser.add_argument("--source-lang", metavar="LANG", help="default: the ending of --source")
     parser.add_argument("--target-lang", metavar="LANG", help="default: the ending of --target")
@@ -200,7 +231,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--source-segmenter", metavar="NAME", help="of --source alone")
     parser.add_argument("--target-segmenter", metavar="NAME", help="of --target alone")
     word_vectors.add_vector_options(parser)
-    parser.add_argument("--dictionary", metavar="FILE", help="with --seed-from dictionary: pairs to begin with")
+    parser.add_argument(
+        "--dictionary", metavar="FILE", help="with --seed-from dictionary: pairs to begin with"
+    )
     map_vectors.add_map_options(parser)
     induce_lexicon.add_lexicon_options(parser)
     induce_lexicon.add_device_options(parser)

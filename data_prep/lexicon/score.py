@@ -15,12 +15,16 @@ Lexicon = Dict[str, List[str]]
 
 def precisions(lexicon: Lexicon, gold: Lexicon, ranks: List[int]) -> Dict[str, float]:
     """Percent of the words of ``gold`` with a right candidate among the first so many: ``p@1`` and so on."""
-    return {f"p@{rank}": 100 * sum(hits(lexicon, gold, rank).values()) / len(gold) for rank in ranks}
+    return {
+        f"p@{rank}": 100 * sum(hits(lexicon, gold, rank).values()) / len(gold) for rank in ranks
+    }
 
 
 def hits(lexicon: Lexicon, gold: Lexicon, rank: int) -> Dict[str, bool]:
     """Whether one of the first ``rank`` candidates of each word of ``gold`` is right; no candidate is wrong."""
-    return {word: bool(set(lexicon.get(word, [])[:rank]) & set(right)) for word, right in gold.items()}
+    return {
+        word: bool(set(lexicon.get(word, [])[:rank]) & set(right)) for word, right in gold.items()
+    }
 
 
 def reachable(lexicon: Lexicon, dictionary: Lexicon, targets: Optional[Set[str]]) -> Lexicon:
@@ -93,7 +97,10 @@ def score(
 def table(result: Dict[str, Any]) -> str:
     """The scores as a Markdown table, and the test as a line."""
     names = [name for name in result if name.startswith("p@")]
-    lines = [f"| lexicon | words | coverage | {' | '.join(names)} |", "|---|---:|---:|" + "---:|" * len(names)]
+    lines = [
+        f"| lexicon | words | coverage | {' | '.join(names)} |",
+        "|---|---:|---:|" + "---:|" * len(names),
+    ]
     for title, scores in (("lexicon", result), ("baseline", result.get("baseline"))):
         if scores:
             cells = " | ".join(f"{scores[name]:.1f}" for name in names)
@@ -111,7 +118,10 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep.score_lexicon``."""
     parser = cli.parser("score_lexicon", __doc__)
     parser.add_argument(
-        "--lexicon", required=True, metavar="FILE", help="TSV (source, target, score, rank) or MUSE's form"
+        "--lexicon",
+        required=True,
+        metavar="FILE",
+        help="TSV (source, target, score, rank) or MUSE's form",
     )
     parser.add_argument(
         "--dictionary",
@@ -127,12 +137,19 @@ def build_parser() -> argparse.ArgumentParser:
         "count",
     )
     parser.add_argument(
-        "--baseline", metavar="FILE", help="another lexicon: both are scored on the words that both have"
+        "--baseline",
+        metavar="FILE",
+        help="another lexicon: both are scored on the words that both have",
     )
     parser.add_argument(
-        "--at", default=DEFAULT_RANKS, metavar="RANKS", help="precision among the first so many candidates"
+        "--at",
+        default=DEFAULT_RANKS,
+        metavar="RANKS",
+        help="precision among the first so many candidates",
     )
-    parser.add_argument("--cased", action="store_true", help="do not lower-case the dictionary and the lexicons")
+    parser.add_argument(
+        "--cased", action="store_true", help="do not lower-case the dictionary and the lexicons"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the result here as well")
     return parser
 
@@ -152,7 +169,11 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
     ranks, lower = parse_ranks(args.at), not args.cased
-    named = {name: getattr(args, name) for name in ("lexicon", "baseline", "reverse") if getattr(args, name)}
+    named = {
+        name: getattr(args, name)
+        for name in ("lexicon", "baseline", "reverse")
+        if getattr(args, name)
+    }
     inputs = [
         *(("--dictionary", path) for path in args.dictionary),
         *((f"--{name}", path) for name, path in named.items()),
@@ -162,11 +183,15 @@ def main(argv: Optional[List[str]] = None) -> None:
     for path in args.dictionary:
         for word, right in read_candidates(path, "--dictionary", lower=lower).items():
             dictionary[word] = list(dict.fromkeys([*dictionary.get(word, []), *right]))
-    lexicons = {name: read_candidates(path, f"--{name}", lower=lower) for name, path in named.items()}
+    lexicons = {
+        name: read_candidates(path, f"--{name}", lower=lower) for name, path in named.items()
+    }
     shown = f"--dictionary {' '.join(args.dictionary)}"
     for name in ("lexicon", "baseline"):
         warning = (
-            check_direction(lexicons[name], dictionary, f"--{name} {named[name]}", shown) if name in lexicons else None
+            check_direction(lexicons[name], dictionary, f"--{name} {named[name]}", shown)
+            if name in lexicons
+            else None
         )
         if warning:
             cli.say(f"score_lexicon: warning: {warning}")

@@ -61,13 +61,17 @@ def read_vectors(path: PathLike, option: str, max_words: Optional[int] = None) -
         rows[word] = len(rows)
     found = min(number - 1, wanted) if number else 0
     if found < wanted:
-        raise InputError(f"{option} {path}: {found:,} words, but its first line says {count:,}; valid: a complete file")
+        raise InputError(
+            f"{option} {path}: {found:,} words, but its first line says {count:,}; valid: a complete file"
+        )
     if number - 1 > count:
         raise InputError(
             f"{option} {path}: more than the {count:,} words that its first line says; valid: equal numbers"
         )
     if repeated:
-        cli.say(f"warning: {option} {path}: {repeated:,} words come twice; the first vector of each was taken")
+        cli.say(
+            f"warning: {option} {path}: {repeated:,} words come twice; the first vector of each was taken"
+        )
     if len(rows) < 2:
         raise InputError(f"{option} {path}: {len(rows)} words; valid: 2 or more")
     return WordVectors(list(rows), vectors[: len(rows)])
@@ -85,18 +89,27 @@ def _header(line: str, path: PathLike, option: str) -> List[int]:
 def _row(line: str, dimension: int, where: str) -> "tuple[str, np.ndarray]":
     cells = line.rstrip().rsplit(" ", dimension)
     if len(cells) != dimension + 1 or not cells[0].strip():
-        raise InputError(f"{where}: {len(line.split())} columns; valid: a word and {dimension} numbers")
+        raise InputError(
+            f"{where}: {len(line.split())} columns; valid: a word and {dimension} numbers"
+        )
     try:
         values = np.array(cells[1:], dtype=np.float32)
     except ValueError:
-        raise InputError(f"{where}: a column of {cells[0]!r} is no number; valid: {dimension} numbers") from None
+        raise InputError(
+            f"{where}: a column of {cells[0]!r} is no number; valid: {dimension} numbers"
+        ) from None
     if not np.isfinite(values).all():
-        raise InputError(f"{where}: the vector of {cells[0]!r} holds NaN or an infinite number; valid: finite numbers")
+        raise InputError(
+            f"{where}: the vector of {cells[0]!r} holds NaN or an infinite number; valid: finite numbers"
+        )
     return cells[0].strip(), values
 
 
 def write_vectors(
-    paths: Sequence[PathLike], option: str, sides: Sequence[WordVectors], inputs: Sequence[PathLike] = ()
+    paths: Sequence[PathLike],
+    option: str,
+    sides: Sequence[WordVectors],
+    inputs: Sequence[PathLike] = (),
 ) -> None:
     """Write word2vec's text: all files appear together, or none.
 

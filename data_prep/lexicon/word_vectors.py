@@ -43,7 +43,9 @@ class VectorOptions:
     def __post_init__(self) -> None:
         for name in ("dim", "window", "negative", "epochs", "min_count", "workers"):
             if getattr(self, name) < 1:
-                raise InputError(f"--{name.replace('_', '-')} {getattr(self, name)}: valid: 1 or more")
+                raise InputError(
+                    f"--{name.replace('_', '-')} {getattr(self, name)}: valid: 1 or more"
+                )
         if not 0 <= self.seed < 2**32:
             raise InputError(f"--seed {self.seed}: valid: 0 to 4294967295")
         if self.method not in METHODS:
@@ -83,7 +85,9 @@ def _train(path: PathLike, options: VectorOptions) -> WordVectors:
         from gensim.models import Word2Vec
         from gensim.models.callbacks import CallbackAny2Vec
     except ImportError:
-        raise InputError("word_vectors: the package gensim is missing; valid: pip install gensim") from None
+        raise InputError(
+            "word_vectors: the package gensim is missing; valid: pip install gensim"
+        ) from None
 
     class Progress(CallbackAny2Vec):
         """One line per epoch."""
@@ -111,7 +115,9 @@ def _train(path: PathLike, options: VectorOptions) -> WordVectors:
             f"--input {path}: {len(model.wv)} words come {options.min_count} times or more (--min-count); valid: 2 or more "
             "words, separated by blanks, as python -m data_prep.words writes them"
         )
-    model.train(sentences, total_examples=model.corpus_count, epochs=options.epochs, callbacks=[Progress()])
+    model.train(
+        sentences, total_examples=model.corpus_count, epochs=options.epochs, callbacks=[Progress()]
+    )
     return WordVectors(list(model.wv.index_to_key), model.wv.vectors)
 
 
@@ -139,7 +145,10 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep.word_vectors``."""
     parser = cli.parser("word_vectors", __doc__)
     parser.add_argument(
-        "--input", required=True, metavar="FILE", help="words separated by blanks, one sentence per line"
+        "--input",
+        required=True,
+        metavar="FILE",
+        help="words separated by blanks, one sentence per line",
     )
     parser.add_argument("--output", required=True, metavar="FILE", help="word2vec's text")
     add_vector_options(parser)
@@ -172,7 +181,9 @@ def add_vector_options(parser: argparse.ArgumentParser) -> None:
 
 def vector_options(args: Any) -> VectorOptions:
     """Return the options of a parsed command line."""
-    return VectorOptions(**{field.name: getattr(args, field.name) for field in fields(VectorOptions)})
+    return VectorOptions(
+        **{field.name: getattr(args, field.name) for field in fields(VectorOptions)}
+    )
 
 
 def main(argv: Optional[List[str]] = None) -> None:

@@ -39,7 +39,9 @@ def _is_spaceless() -> Callable[[str], bool]:
 def spaceless_share(line: str) -> float:
     """Return the share of a line's letters, in [0, 1], whose script puts no space between words."""
     is_spaceless = _is_spaceless()
-    if line.isascii() or not is_spaceless(line):  # most lines of most texts: it costs nearly nothing
+    if line.isascii() or not is_spaceless(
+        line
+    ):  # most lines of most texts: it costs nearly nothing
         return 0.0
     letters = LETTER.findall(line)
     return sum(map(is_spaceless, letters)) / len(letters) if letters else 0.0
@@ -63,7 +65,9 @@ def load_segmenter(name: str) -> Segmenter:
     try:
         found = getattr(importlib.import_module(module), function, None)
     except ImportError as error:
-        raise InputError(f"--segmenter {name}: {error}; valid: a module that Python can import") from None
+        raise InputError(
+            f"--segmenter {name}: {error}; valid: a module that Python can import"
+        ) from None
     if not callable(found):
         raise InputError(f"--segmenter {name}: {module} has no function {function}; valid: {VALID}")
     return found
@@ -82,7 +86,9 @@ def shown(segmenter: Optional[str], cased: bool) -> Dict[str, Any]:
     if segmenter is None or segmenter in (CHARACTER, SPACES):
         return options
     function, name = load_segmenter(segmenter), segmenter.partition(":")[0]
-    modules = [sys.modules.get(each) for each in (name, getattr(function, "__module__", None) or name)]
+    modules = [
+        sys.modules.get(each) for each in (name, getattr(function, "__module__", None) or name)
+    ]
     files = dict.fromkeys(getattr(module, "__file__", None) for module in modules)
     code = describe_files([file for file in files if file is not None and Path(file).is_file()])
     return {**options, "segmenter_code": code, "segmenter_version": version(name.partition(".")[0])}
@@ -102,19 +108,28 @@ def cutter(segmenter: Optional[str], cased: bool = False) -> Callable[[str], Lis
     kind = "auto" if segmenter == CHARACTER else "word"
 
     def cut(line: str) -> List[str]:
-        return [word for part in segment(line) for word in words(_text(part, segmenter), kind, not cased)]
+        return [
+            word
+            for part in segment(line)
+            for word in words(_text(part, segmenter), kind, not cased)
+        ]
 
     return cut
 
 
 def _text(part: Any, segmenter: Optional[str]) -> str:
     if not isinstance(part, str):
-        raise InputError(f"--segmenter {segmenter}: gives {type(part).__name__}; valid: a function that gives strings")
+        raise InputError(
+            f"--segmenter {segmenter}: gives {type(part).__name__}; valid: a function that gives strings"
+        )
     return part
 
 
 def write_words(
-    inputs: Sequence[PathLike], outputs: Sequence[PathLike], segmenter: Optional[str] = None, cased: bool = False
+    inputs: Sequence[PathLike],
+    outputs: Sequence[PathLike],
+    segmenter: Optional[str] = None,
+    cased: bool = False,
 ) -> Dict[str, Dict[str, int]]:
     """Write the words of text files, and a manifest beside each output (its name + ``.json``).
 
@@ -148,7 +163,9 @@ def write_words(
                 distinct.update(found)
                 lines, total = lines + 1, total + len(found)
             if not total:
-                raise InputError(f"--inputs {path}: holds no word; valid: text with letters or digits")
+                raise InputError(
+                    f"--inputs {path}: holds no word; valid: text with letters or digits"
+                )
             result[str(output)] = {"lines": lines, "words": total, "distinct": len(distinct)}
         for manifest in manifests:
             manifest.unlink(missing_ok=True)
@@ -182,15 +199,27 @@ def _refuse_spaceless(path: PathLike, spaceless: int, counted: int, most: float)
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep.words``."""
     parser = cli.parser("words", __doc__)
-    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help="text, one sentence per line")
-    parser.add_argument("--outputs", nargs="+", required=True, metavar="FILE", help="words, one for each of --inputs")
+    parser.add_argument(
+        "--inputs", nargs="+", required=True, metavar="FILE", help="text, one sentence per line"
+    )
+    parser.add_argument(
+        "--outputs",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="words, one for each of --inputs",
+    )
     add_word_options(parser)
     return parser
 
 
 def add_word_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what a word is."""
-    parser.add_argument("--segmenter", metavar="NAME", help=f"for Chinese, Japanese, Thai ...: {VALID}, as jieba:lcut")
+    parser.add_argument(
+        "--segmenter",
+        metavar="NAME",
+        help=f"for Chinese, Japanese, Thai ...: {VALID}, as jieba:lcut",
+    )
     parser.add_argument("--cased", action="store_true", help="keep upper case")
 
 

@@ -1,4 +1,4 @@
-"""Pieces to a data-bin folder: runs fairseq-preprocess for each language pair and checks what it wrote."""
+"""Pieces to a data-bin folder: run fairseq-preprocess for each pair and check what it wrote."""
 
 import argparse
 import array
@@ -10,218 +10,290 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional
 
 from .. import cli
 from ..files import locked, sha256, write_bytes
-from ..io import InputError, PathLike, check_same_counts, read_json, read_lines
-from ..layout import PARTS, Pair, data_names, pair_record, parse_pairs, parse_splits, text_name
+from ..io import (
+    InputError,
+    PathLike,
+    check_minimum,
+    check_same_counts,
+    read_json,
+    read_lines,
+)
+from ..layout import (
+    PARTS,
+    STEPS_FOLDER,
+    Pair,
+    add_pair_options,
+    data_names,
+    pair_record,
+    parse_pairs,
+    parse_splits,
+    text_name,
+)
 from ..parallel import for_each
 from ..progress import heartbeat
 from ..steps import Step
-from ..text.check import DEFAULT_SPLITS
-from .models import read_dictionary
+from .dictionary import read_dictionary
 
-# Head of an .idx file of fairseq's MMapIndexedDataset: magic, format version, code of the number type, sequences.
+# Head of an .idx file of MMapIndexedDataset: magic, format version, code of the number type,
+# number of sequences.
 INDEX_MAGIC = b"MMIDIDX\x00\x00"
 INDEX_HEAD = struct.Struct("<QBQ")
 LOG_TAIL_LINES = 15
-STEPS_FOLDER = ".steps"
 
 
-def count_pieces(path: PathLike) -> Tuple[int, int]:
-    """Return the lines and the pieces of a file of pieces."""
+class SizeCounts(NamedTuple):
+    """Size of a file of pieces or of a binary file, which has a token more for each line."""
+
+    lines: int
+    tokens: int
+
+
+def count_pieces(path: PathLike) -> SizeCounts:
+    """Count the lines and the pieces of a file of pieces."""
     lines = pieces = 0
     for line in read_lines(path, "--pieces"):
         lines += 1
         pieces += len(line.split())
-    return lines, pieces
+    return SizeCounts(lines, pieces)
 
 
-def count_index(path: PathLike) -> Tuple[int, int]:
-    """Return the sequences and the tokens that a data-bin ``.idx`` file lists.
+def count_index(path: PathLike) -> SizeCounts:
+    """Count the sequences and the tokens that a data-bin .idx file lists.
 
     Raises:
         InputError: no such file, or another format.
     """
     content = Path(path).read_bytes() if Path(path).is_file() else b""
-    if not content.startswith(INDEX_MAGIC) or len(content) < len(INDEX_MAGIC) + INDEX_HEAD.size:
+    start = len(INDEX_MAGIC) + INDEX_HEAD.size
+    if not content.startswith(INDEX_MAGIC) or len(content) < start:
         raise InputError(f"{path}: not an index of fairseq's mmap format")
     _, _, sequences = INDEX_HEAD.unpack_from(content, len(INDEX_MAGIC))
-    start = len(INDEX_MAGIC) + INDEX_HEAD.size
     sizes = array.array("i")
     sizes.frombytes(content[start : start + sequences * sizes.itemsize])
     if sys.byteorder == "big":
         sizes.byteswap()
-    return sequences, sum(sizes)
+    return SizeCounts(sequences, sum(sizes))
 
 
-def binarize_pair(
-    pieces: Path, pair: Pair, splits: List[str], dictionary: Path, output: Path, workers: int, per_pair: bool = False
-) -> Dict:
-    """Make the binary files of one language pair, unless they are there and made from the same pieces.
+class PairJob(NamedTuple):
+    """A language pair to be made.
 
-    Args:
+    Attributes:
         pieces: folder with files SPLIT.LANG of pieces.
         pair: source and target language.
         splits: names of the splits.
         dictionary: dict.txt for both sides.
         output: data-bin folder.
         workers: processes of fairseq-preprocess; the result does not depend on it.
-        per_pair: the pieces are in a folder SRC-TGT of their own.
+        per_pair: the pieces lie in a folder SRC-TGT of their own.
+    """
+
+    pieces: Path
+    pair: Pair
+    splits: List[str]
+    dictionary: Path
+    output: Path
+    workers: int = 1
+    per_pair: bool = False
+
+    @property
+    def label(self) -> str:
+        """Name of the job on standard error."""
+        return f"binarize {self.pair[0]}-{self.pair[1]}"
+
+    def sources(self) -> Dict[str, Path]:
+        """Return SPLIT.LANG -> file of pieces."""
+        files = {}
+        for split in self.splits:
+            for lang in self.pair:
+                name = text_name(self.pair, split, lang, self.per_pair)
+                files[f"{split}.{lang}"] = self.pieces / name
+        return files
+
+
+def binarize_pair(job: PairJob) -> Dict[str, Dict[str, int]]:
+    """Make the binary files of a pair, unless they were made from the same pieces before.
 
     Returns:
-        SPLIT.LANG to {lines, tokens}, tokens with the end of sentence.
+        SPLIT.LANG -> {lines, tokens}, tokens with the end of sentence.
 
     Raises:
         InputError: bad input, unequal line counts, fairseq-preprocess failed or lost something.
     """
-    label = f"binarize {pair[0]}-{pair[1]}"
-    sources = {f"{s}.{lang}": pieces / text_name(pair, s, lang, per_pair) for s in splits for lang in pair}
-    expected = {name: count_pieces(path) for name, path in sources.items()}
-    for split in splits:
-        check_same_counts("--pieces", {f"{split}.{lang}": expected[f"{split}.{lang}"][0] for lang in pair})
-    names = data_names(pair, splits)
+    pair, output = job.pair, job.output
+    sources = job.sources()
+    sizes = {name: count_pieces(path) for name, path in sources.items()}
+    for split in job.splits:
+        sides = [f"{split}.{lang}" for lang in pair]
+        check_same_counts("--pieces", {side: sizes[side].lines for side in sides})
+    names = data_names(pair, job.splits)
+    inputs = {**sources, "dict": job.dictionary}
     record = pair_record(output / STEPS_FOLDER, pair)
-    step = Step(record, {**sources, "dict": dictionary}, {"splits": splits}, [output / name for name in names])
-    done = step.recall()
-    if done is not None:
-        cli.say(f"{label}: unchanged, skipped")
-        return done
+    step = Step(record, inputs, {"splits": job.splits}, [output / name for name in names])
+    counts = step.recall()
+    if counts is not None:
+        cli.say(f"{job.label}: unchanged, skipped")
+        return counts
     step.begin()
-    for left_over in output.glob(f".tmp-{pair[0]}-{pair[1]}-*"):
-        shutil.rmtree(left_over, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f".tmp-{pair[0]}-{pair[1]}-", dir=output) as folder:
-        made = Path(folder) / "made"
-        _run_fairseq(sources, pair, splits, dictionary, made, workers, label)
-        _use_split_names(made, pair, splits)
-        for name, (lines, tokens) in expected.items():
-            split, lang = name.split(".", 1)
-            found = count_index(made / f"{split}.{pair[0]}-{pair[1]}.{lang}.idx")
-            if found != (lines, tokens + lines):
-                raise InputError(
-                    f"{label}: fairseq-preprocess wrote {found[0]} sentences and {found[1]} tokens of {name}, "
-                    f"which has {lines} lines and {tokens} pieces (+ 1 a line); please report this"
-                )
+    prefix = f".tmp-{pair[0]}-{pair[1]}-"
+    for leftover in output.glob(f"{prefix}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=output) as folder:
+        binary = Path(folder) / "made"
+        _run_fairseq(job, binary)
+        _use_split_names(job, binary)
+        for name, size in sizes.items():
+            _check_size(job, binary, name, size)
         for name in names:
-            os.replace(made / name, output / name)
-    counts = {name: {"lines": lines, "tokens": tokens + lines} for name, (lines, tokens) in expected.items()}
+            os.replace(binary / name, output / name)
+    counts = {
+        name: {"lines": size.lines, "tokens": size.tokens + size.lines}
+        for name, size in sizes.items()
+    }
     step.finish(counts)
-    cli.say(f"{label}: " + ", ".join(f"{name} {lines:,} lines" for name, (lines, _) in expected.items()))
+    listed = ", ".join(f"{name} {size.lines:,} lines" for name, size in sizes.items())
+    cli.say(f"{job.label}: {listed}")
     return counts
 
 
-def _given_and_written(splits: List[str]) -> List[Tuple[str, str, str]]:
-    """Return (option, split, name that fairseq-preprocess writes): it knows train, valid, test, test1, test2 ..."""
-    rows, others = [], 0
+def _check_size(job: PairJob, folder: Path, name: str, size: SizeCounts) -> None:
+    split, lang = name.split(".", 1)
+    index = count_index(folder / f"{split}.{job.pair[0]}-{job.pair[1]}.{lang}.idx")
+    if index != (size.lines, size.tokens + size.lines):
+        written = f"{index.lines} sentences and {index.tokens} tokens of {name}"
+        expected = f"{size.lines} lines and {size.tokens} pieces (+ 1 a line)"
+        raise InputError(
+            f"{job.label}: fairseq-preprocess wrote {written}, which has {expected}; "
+            "please report this"
+        )
+
+
+class _SplitName(NamedTuple):
+    split: str
+    option: str  # of fairseq-preprocess
+    output: str  # its name for the split
+
+
+def _fairseq_names(splits: List[str]) -> List[_SplitName]:
+    """Return fairseq-preprocess' names: it knows train, valid, test, test1, test2 ..."""
+    names, tests = [], 0
     for split in splits:
         if split in ("train", "valid"):
-            rows.append((f"--{split}pref", split, split))
+            names.append(_SplitName(split, f"--{split}pref", split))
         else:
-            rows.append(("--testpref", split, f"test{others or ''}"))
-            others += 1
-    return rows
+            names.append(_SplitName(split, "--testpref", f"test{tests or ''}"))
+            tests += 1
+    return names
 
 
-def _run_fairseq(
-    sources: Dict[str, Path], pair: Pair, splits: List[str], dictionary: Path, folder: Path, workers: int, label: str
-) -> None:
+def _run_fairseq(job: PairJob, folder: Path) -> None:
+    sources = job.sources()
     prefixes: Dict[str, List[str]] = {}
-    for option, split, _ in _given_and_written(splits):
-        prefixes.setdefault(option, []).append(str(sources[f"{split}.{pair[0]}"].with_name(split)))
-    command = [sys.executable, "-m", "fairseq_cli.preprocess", "--source-lang", pair[0], "--target-lang", pair[1]]
-    for option, values in prefixes.items():
-        command += [option, ",".join(values)]
-    command += ["--srcdict", str(dictionary), "--tgtdict", str(dictionary), "--destdir", folder.name]
-    command += ["--workers", str(workers), "--dataset-impl", "mmap"]
+    for name in _fairseq_names(job.splits):
+        path = sources[f"{name.split}.{job.pair[0]}"].with_name(name.split)
+        prefixes.setdefault(name.option, []).append(str(path))
+    dictionary = str(job.dictionary)
+    command = [sys.executable, "-m", "fairseq_cli.preprocess"]
+    command += ["--source-lang", job.pair[0], "--target-lang", job.pair[1]]
+    for option, paths in prefixes.items():
+        command += [option, ",".join(paths)]
+    command += ["--srcdict", dictionary, "--tgtdict", dictionary, "--destdir", folder.name]
+    command += ["--workers", str(job.workers), "--dataset-impl", "mmap"]
     log = folder.with_name("output.log")
-    cli.say(f"{label}: fairseq-preprocess with {workers} workers")
+    cli.say(f"{job.label}: fairseq-preprocess with {job.workers} workers")
     with open(log, "wb") as file:
-        # Its folder is relative to one that the next run removes: a process that outlives a kill can write no more.
+        # --destdir is relative to a folder that the next run removes: a process that outlives a
+        # kill can write no more.
         process = subprocess.Popen(
-            command, cwd=folder.parent, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            cwd=folder.parent,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
-            with heartbeat(label):
+            with heartbeat(job.label):
                 status = process.wait()
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
     if status != 0:
+        lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
         tail = "\n".join(lines[-LOG_TAIL_LINES:])
-        raise InputError(f"{label}: fairseq-preprocess ended with status {status}; its last lines:\n{tail}")
+        problem = f"fairseq-preprocess ended with status {status}"
+        raise InputError(f"{job.label}: {problem}; its last lines:\n{tail}")
 
 
-def _use_split_names(folder: Path, pair: Pair, splits: List[str]) -> None:
-    """Give the files of the further splits their own names (test1 -> the third of --splits ...)."""
-    moves = []
-    for _, split, written in _given_and_written(splits):
-        for lang in pair:
+def _use_split_names(job: PairJob, folder: Path) -> None:
+    """Rename the files of further splits (test1 -> the third of --splits ...)."""
+    named = folder / "named"
+    named.mkdir()
+    for name in _fairseq_names(job.splits):
+        for lang in job.pair:
             for part in PARTS:
-                ending = f"{pair[0]}-{pair[1]}.{lang}.{part}"
-                moves.append((folder / f"{written}.{ending}", f"{split}.{ending}"))
-    final = folder / "named"
-    final.mkdir()
-    for path, name in moves:
-        if not path.is_file():
-            raise InputError(f"fairseq-preprocess did not write {path.name}; please report this")
-        os.replace(path, final / name)
-    for path in final.iterdir():
+                ending = f"{job.pair[0]}-{job.pair[1]}.{lang}.{part}"
+                path = folder / f"{name.output}.{ending}"
+                if not path.is_file():
+                    problem = f"fairseq-preprocess did not write {path.name}"
+                    raise InputError(f"{problem}; please report this")
+                os.replace(path, named / f"{name.split}.{ending}")
+    for path in named.iterdir():
         os.replace(path, folder / path.name)
 
 
-def check_output(output: Path, pairs: List[Pair], dictionary: Path) -> None:
-    """Check that the folder does not hold another pair's files made with another dictionary.
-
-    Raises:
-        InputError: it does; all pairs of a data-bin folder share one dictionary.
-    """
+def _check_dictionary(output: Path, pairs: List[Pair], dictionary: Path) -> None:
+    """Refuse a folder with other pairs that were made with another dictionary."""
     digest = sha256(dictionary)
-    requested = {pair_record(output / STEPS_FOLDER, pair) for pair in pairs}
+    records = {pair_record(output / STEPS_FOLDER, pair) for pair in pairs}
     for path in sorted((output / STEPS_FOLDER).glob("pair.*.json")):
         record = read_json(path) or {}
-        if path not in requested and record.get("inputs", {}).get("dict") != digest:
+        if path not in records and record.get("inputs", {}).get("dict") != digest:
+            pair = path.stem.removeprefix("pair.")
             raise InputError(
-                f"--output {output}: holds {path.stem.removeprefix('pair.')}, made with another dictionary than --dict "
+                f"--output {output}: holds {pair}, made with another dictionary than --dict "
                 f"{dictionary}; valid: another folder, or all its pairs again (--pairs)"
             )
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep.binarize``."""
+    """Return the options of ``python -m data_prep binarize``."""
     parser = cli.parser("binarize", __doc__)
-    parser.add_argument("--pieces", required=True, metavar="DIR", help="folder with files SPLIT.LANG of pieces")
-    parser.add_argument("--pairs", required=True, metavar="PAIRS", help="language pairs, as en-de,en-fr")
-    parser.add_argument("--splits", default=DEFAULT_SPLITS, metavar="NAMES", help="splits, separated by commas")
-    parser.add_argument("--dict", required=True, metavar="FILE", help="dict.txt for both sides of every pair")
+    text = "folder with files SPLIT.LANG of pieces"
+    parser.add_argument("--pieces", required=True, metavar="DIR", help=text)
+    add_pair_options(parser)
+    text = "dict.txt for both sides of every pair"
+    parser.add_argument("--dict", required=True, metavar="FILE", help=text)
     parser.add_argument("--output", required=True, metavar="DIR", help="data-bin folder")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes, shared by the pairs")
-    parser.add_argument("--per-pair", action="store_true", help="the pieces are SRC-TGT/SPLIT.LANG")
+    cli.add_number(parser, "--workers", 1, "processes, shared by the pairs, >= 1")
     return parser
-
-
-def _one_pair(job: Tuple[Any, ...]) -> Dict:
-    return binarize_pair(*job)
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
     pairs, splits = parse_pairs(args.pairs), parse_splits(args.splits)
-    pieces, dictionary, output = (Path(path).resolve() for path in (args.pieces, args.dict, args.output))
-    if args.workers < 1:
-        raise InputError(f"--workers {args.workers}: valid: 1 or more")
+    pieces, dictionary, output = (
+        Path(path).resolve() for path in (args.pieces, args.dict, args.output)
+    )
+    check_minimum("--workers", args.workers, 1)
     if "," in str(pieces):
-        raise InputError(f"--pieces {pieces}: valid: a path without commas, which fairseq-preprocess would split")
+        valid = "a path without commas, which fairseq-preprocess would split"
+        raise InputError(f"--pieces {pieces}: valid: {valid}")
     count = len(read_dictionary(dictionary))
-    check_output(output, pairs, dictionary)
+    _check_dictionary(output, pairs, dictionary)
     at_once = min(args.workers, len(pairs))
-    each = args.workers // at_once
+    workers = args.workers // at_once
     with locked(output / STEPS_FOLDER / "binarize.lock", f"--output {args.output}"):
         write_bytes(output / "dict.txt", dictionary.read_bytes())
         cli.say(f"binarize: dictionary of {count:,} pieces")
         cli.say(f"binarize: {len(pairs)} pairs, {at_once} at a time")
-        jobs = [(pieces, p, splits, dictionary, output, each, args.per_pair) for p in pairs]
-        for_each(_one_pair, jobs, at_once, "binarize")
+        jobs = [
+            PairJob(pieces, pair, splits, dictionary, output, workers, args.per_pair)
+            for pair in pairs
+        ]
+        for_each(binarize_pair, jobs, at_once, "binarize")

@@ -1,4 +1,4 @@
-"""Checkpoints of known layouts with fewer rows of vocabulary: kept rows bit-equal, tied tensors tied, the rest untouched."""
+"""Checkpoints with fewer rows of vocabulary: the rows that stay are bit-equal, the rest untouched."""
 
 from __future__ import annotations  # torch is imported where a checkpoint is opened
 
@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, NamedTuple, Sequence
 
 from ..files import write_bytes
 from ..io import InputError, PathLike
@@ -14,10 +14,11 @@ from ..io import InputError, PathLike
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Layout -> names of the tensors that have a row for each symbol of the dictionary. Biases of the output belong to them.
+# Layout -> names of the tensors with a row for each symbol of the dictionary, biases included.
 LAYOUTS: Dict[str, re.Pattern[str]] = {
     "XLM-R, VECO's head": re.compile(
-        r"(?:model_(?:fast|slow)\.)?(?:(?:encoder|decoder)\.)?(?:sentence_encoder\.embed_tokens\.weight|lm_head\.(?:weight|bias))"
+        r"(?:model_(?:fast|slow)\.)?(?:(?:encoder|decoder)\.)?"
+        r"(?:sentence_encoder\.embed_tokens\.weight|lm_head\.(?:weight|bias))"
     ),
     "mBART, VECO (generation), DeltaLM (fine-tuned)": re.compile(
         r"(?:encoder|decoder)\.(?:embed_tokens\.weight|output_projection\.(?:weight|bias))"
@@ -28,22 +29,23 @@ LAYOUTS: Dict[str, re.Pattern[str]] = {
         r"|cls\.predictions\.(?:bias|decoder\.(?:weight|bias))"
     ),
 }
-FORGOTTEN = "last_optimizer_state"  # its moments have the old rows; training starts anew from a cut checkpoint
+OPTIMIZER = "last_optimizer_state"  # dropped: its moments have the old rows
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+MAX_LISTED = 5
 
 
 @dataclass
-class Opened:
+class OpenCheckpoint:
     """A checkpoint in memory.
 
     Attributes:
         path: the file, or the file of weights in a Hugging Face folder.
         state: its content.
         rows: symbols of its dictionary.
-        tensors: names of the tensors with a row for each of them.
-        layouts: which layouts those names belong to.
-        config: ``config.json`` of a Hugging Face folder, else empty.
+        tensors: names of the tensors with a row for each symbol.
+        layouts: layouts of these names.
+        config: config.json of a Hugging Face folder, else empty.
     """
 
     path: Path
@@ -54,81 +56,93 @@ class Opened:
     config: Dict[str, Any] = field(default_factory=dict)
 
 
-def open_checkpoint(path: PathLike) -> Opened:
-    """Read a checkpoint without running code from it, and find the tensors that have a row for each symbol.
+def open_checkpoint(path: PathLike) -> OpenCheckpoint:
+    """Read a checkpoint without running code from it, and find the tensors of the vocabulary.
 
     Args:
-        path: fairseq ``.pt`` file, or a Hugging Face folder with ``config.json``.
+        path: fairseq .pt file, or a Hugging Face folder with config.json.
 
     Raises:
-        InputError: unreadable, untrusted, none of ``LAYOUTS``, or a tensor of the vocabulary's size that is not known.
+        InputError: unreadable, untrusted, none of ``LAYOUTS``, or an unknown tensor of the size of
+            the vocabulary.
     """
-    from fairseq_plugins.checkpoints import (  # imports fairseq: only where it is needed
-        CheckpointError,
-        read_checkpoint,
-    )
+    from fairseq_plugins.checkpoints import CheckpointError, read_checkpoint
 
-    file, config = _weights_of(Path(path))
+    weights = _find_weights(Path(path))
     try:
-        opened = Opened(file, read_checkpoint(file), config=config)
+        state = read_checkpoint(weights.file)
     except CheckpointError as error:
         raise InputError(f"--checkpoint: {error}") from None
-    opened.state.pop(FORGOTTEN, None)
-    sizes: Dict[int, List[str]] = {}
-    for holder, name in _tensors(opened.state):
-        layout = layout_of(name)
+    state.pop(OPTIMIZER, None)
+    opened = OpenCheckpoint(weights.file, state, config=weights.config)
+    names_by_size: Dict[int, List[str]] = {}
+    for entry in _list_tensors(state):
+        layout = layout_of(entry.name)
         if layout:
-            tensor = holder[name]
-            sizes.setdefault(tensor.size(0) if tensor.dim() else 0, []).append(name)
-            opened.tensors.append(name)
-            opened.layouts += [layout] if layout not in opened.layouts else []
-    if not sizes:
+            size = entry.tensor.size(0) if entry.tensor.dim() else 0
+            names_by_size.setdefault(size, []).append(entry.name)
+            opened.tensors.append(entry.name)
+            if layout not in opened.layouts:
+                opened.layouts.append(layout)
+    valid = f"valid: the layouts of {'; '.join(LAYOUTS)}"
+    if not names_by_size:
+        reason = "no tensor with a row for each symbol"
+        raise InputError(f"--checkpoint {path}: {reason}; {valid}")
+    if len(names_by_size) > 1:
+        sizes = sorted(names_by_size.items())
+        listed = ", ".join(f"{names[0]} has {size}" for size, names in sizes)
         raise InputError(
-            f"--checkpoint {path}: no tensor with a row for each symbol; valid: the layouts of {'; '.join(LAYOUTS)}"
+            f"--checkpoint {path}: different numbers of rows: {listed}; "
+            "valid: one dictionary for both sides"
         )
-    if len(sizes) > 1:
-        listed = ", ".join(f"{names[0]} has {size}" for size, names in sorted(sizes.items()))
+    opened.rows = next(iter(names_by_size))
+    unknown = [
+        f"{entry.name} {tuple(entry.tensor.shape)}"
+        for entry in _list_tensors(state)
+        if not layout_of(entry.name)
+        and (opened.rows in entry.tensor.shape or "adaptive_softmax" in entry.name)
+    ]
+    if unknown:
+        listed = ", ".join(unknown[:MAX_LISTED])
         raise InputError(
-            f"--checkpoint {path}: different numbers of rows: {listed}; valid: one dictionary for both sides"
+            f"--checkpoint {path}: {len(unknown)} tensors may have a row for each of the "
+            f"{opened.rows} symbols, but are not known: {listed}; {valid}"
         )
-    opened.rows = next(iter(sizes))
-    _refuse_unknown(opened, path)
     return opened
 
 
-def check_checkpoint(path: PathLike, folder: Path, dictionary: PathLike, pieces: int, max_extra: int) -> None:
-    """Check what can be checked of a checkpoint and of where its cut goes, without reading its tensors.
+def check_checkpoint(
+    path: PathLike, folder: Path, dictionary: PathLike, pieces: int, max_extra: int
+) -> None:
+    """Check a checkpoint and the place of its cut, without reading its tensors.
 
     Args:
         path: as in :func:`open_checkpoint`.
-        folder: for the outputs.
+        folder: folder of the outputs.
         dictionary: dict.txt, for messages.
-        pieces: that it lists.
+        pieces: number of its pieces.
         max_extra: most rows after those of dict.txt.
 
     Raises:
-        InputError: no such file, one that would be overwritten, or a configuration of another vocabulary.
+        InputError: no such file, one that would be overwritten, or another vocabulary size.
     """
-    file, config = _weights_of(Path(path))
-    if not file.is_file():
-        raise InputError(f"--checkpoint {path}: no such file; valid: a .pt file, or a Hugging Face folder")
-    if _target(file, config, folder).resolve() == file.resolve():
-        raise InputError(f"--output {folder}: would overwrite --checkpoint {file}; valid: another folder")
-    rows = config.get("vocab_size")
+    weights = _find_weights(Path(path))
+    if not weights.file.is_file():
+        valid = "a .pt file, or a Hugging Face folder"
+        raise InputError(f"--checkpoint {path}: no such file; valid: {valid}")
+    _check_target(_target_file(weights.file, weights.config, folder), weights.file, folder)
+    rows = weights.config.get("vocab_size")
     if isinstance(rows, int) and not 0 <= rows - pieces - 4 <= max_extra:
-        raise wrong_rows(dictionary, pieces, rows, max_extra)
+        raise wrong_rows_error(dictionary, pieces, rows, max_extra)
 
 
-def wrong_rows(dictionary: PathLike, pieces: int, rows: int, max_extra: int) -> InputError:
-    """The error of a dictionary that is not that of a checkpoint."""
+def wrong_rows_error(dictionary: PathLike, pieces: int, rows: int, max_extra: int) -> InputError:
+    """Return the error of a dictionary that is not that of a checkpoint."""
+    sizes = f"{pieces} pieces and fairseq's four, but the checkpoint has {rows} rows"
     return InputError(
-        f"--dict {dictionary}: {pieces} pieces and fairseq's four, but the checkpoint has {rows} rows; valid: as many rows, or up "
-        f"to --max-extra-rows {max_extra} more for languages and <mask>: is it this checkpoint's dictionary?"
+        f"--dict {dictionary}: {sizes}; valid: as many rows, or up to --max-extra-rows {max_extra} "
+        "more for languages and <mask>: is it this checkpoint's dictionary?"
     )
-
-
-def _target(file: Path, config: Dict[str, Any], folder: PathLike) -> Path:
-    return Path(folder) / (WEIGHTS[0] if config else file.name)
 
 
 def layout_of(name: str) -> str:
@@ -136,94 +150,106 @@ def layout_of(name: str) -> str:
     return next((layout for layout, names in LAYOUTS.items() if names.fullmatch(name)), "")
 
 
-def _weights_of(path: Path) -> Tuple[Path, Dict[str, Any]]:
+class _Weights(NamedTuple):
+    file: Path
+    config: Dict[str, Any]  # of a Hugging Face folder, else empty
+
+
+def _find_weights(path: Path) -> _Weights:
     if not path.is_dir():
-        return path, {}
+        return _Weights(path, {})
     try:
         config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         config = None
-    present = [path / name for name in WEIGHTS if (path / name).is_file()]
-    if not isinstance(config, dict) or not present:
-        raise InputError(
-            f"--checkpoint {path}: valid: a .pt file, or a folder with {CONFIG} and {' or '.join(WEIGHTS)}"
-        )
-    return present[0], config
+    files = [path / name for name in WEIGHTS if (path / name).is_file()]
+    if not isinstance(config, dict) or not files:
+        valid = f"a .pt file, or a folder with {CONFIG} and {' or '.join(WEIGHTS)}"
+        raise InputError(f"--checkpoint {path}: valid: {valid}")
+    return _Weights(files[0], config)
 
 
-def _tensors(node: Any) -> Iterator[Tuple[MutableMapping[str, Any], str]]:
-    """Yield every tensor of nested dictionaries and lists as the dictionary that holds it and its name there."""
+def _target_file(file: Path, config: Dict[str, Any], folder: PathLike) -> Path:
+    return Path(folder) / (WEIGHTS[0] if config else file.name)
+
+
+def _check_target(target: Path, source: Path, folder: PathLike) -> None:
+    if target.resolve() == source.resolve():
+        problem = f"would overwrite --checkpoint {source}"
+        raise InputError(f"--output {folder}: {problem}; valid: another folder")
+
+
+class _Entry(NamedTuple):
+    """A tensor with the dictionary that holds it, and its name there."""
+
+    holder: MutableMapping[str, Any]
+    name: str
+    tensor: Tensor
+
+
+def _list_tensors(node: Any) -> Iterator[_Entry]:
+    """Yield every tensor of nested dictionaries and lists."""
     from torch import Tensor
 
     if isinstance(node, MutableMapping):
-        for name, value in list(node.items()):
-            if isinstance(value, Tensor):
-                yield node, name
+        for name, part in list(node.items()):
+            if isinstance(part, Tensor):
+                yield _Entry(node, str(name), part)
             else:
-                yield from _tensors(value)
+                yield from _list_tensors(part)
     elif isinstance(node, (list, tuple)):
-        for index, value in enumerate(node):
-            if isinstance(value, Tensor):
-                yield {f"[{index}]": value}, f"[{index}]"
+        for index, part in enumerate(node):
+            if isinstance(part, Tensor):
+                yield _Entry({}, f"[{index}]", part)
             else:
-                yield from _tensors(value)
+                yield from _list_tensors(part)
 
 
-def _refuse_unknown(opened: Opened, path: PathLike) -> None:
-    unknown = [
-        f"{name} {tuple(holder[name].shape)}"
-        for holder, name in _tensors(opened.state)
-        if not layout_of(str(name)) and (opened.rows in holder[name].shape or "adaptive_softmax" in str(name))
-    ]
-    if unknown:
-        raise InputError(
-            f"--checkpoint {path}: {len(unknown)} tensors may have a row for each of the {opened.rows} symbols, but are not "
-            f"known: {', '.join(unknown[:5])}; valid: the layouts of {'; '.join(LAYOUTS)}"
-        )
-
-
-def cut(opened: Opened, ids: Sequence[int]) -> None:
-    """Keep only these rows, in place: new row i is old row ``ids[i]``, bit for bit. What shared memory still does."""
+def cut(opened: OpenCheckpoint, ids: Sequence[int]) -> None:
+    """Keep some rows, in place: new row i is old row ``ids[i]``, bit for bit; ties stay tied."""
     import torch
 
     index = torch.tensor(list(ids), dtype=torch.int64)
-    done: Dict[Tuple[Any, ...], Tensor] = {}
-    for holder, name in _tensors(opened.state):
-        if layout_of(name):
-            tensor = holder[name]
-            memory = tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
-            if memory not in done:
-                done[memory] = tensor.index_select(0, index)
-            holder[name] = done[memory]
-    _move_mark(opened.state, ids)
+    cuts: Dict[Any, Tensor] = {}  # by place in memory
+    for entry in _list_tensors(opened.state):
+        if layout_of(entry.name):
+            tensor = entry.tensor
+            pointer, offset = tensor.untyped_storage().data_ptr(), tensor.storage_offset()
+            memory = pointer, offset, tuple(tensor.shape), tensor.stride()
+            if memory not in cuts:
+                cuts[memory] = tensor.index_select(0, index)
+            entry.holder[entry.name] = cuts[memory]
+    _move_mask_marker(opened.state, ids)
     if opened.config:
         opened.config["vocab_size"] = len(ids)
 
 
-def _move_mark(state: Dict[str, Any], ids: Sequence[int]) -> None:
-    """A VECO that was pre-trained here says which row is that of ``<mask>``: it has another number now, or is gone."""
+def _move_mask_marker(state: Dict[str, Any], ids: Sequence[int]) -> None:
+    """Renumber the row of ``<mask>`` that a VECO pre-trained here records, or drop the marker."""
     from fairseq_plugins.checkpoints.families.veco import MASK_ROW, mask_marker
 
-    for holder, name in list(_tensors(state)):
-        if name == MASK_ROW:
-            row = holder.pop(name).size(0)
+    for entry in list(_list_tensors(state)):
+        if entry.name == MASK_ROW:
+            row = entry.holder.pop(MASK_ROW).size(0)
             if row in ids:
-                holder[name] = mask_marker(list(ids).index(row))
+                entry.holder[MASK_ROW] = mask_marker(list(ids).index(row))
 
 
-def write_checkpoint(opened: Opened, folder: PathLike) -> List[Path]:
-    """Write the checkpoint in its own form under its own name, atomically; returns the files.
+def write_checkpoint(opened: OpenCheckpoint, folder: PathLike) -> List[Path]:
+    """Write a checkpoint in its own form under its own name, atomically; return the files.
 
-    A Hugging Face folder gets ``model.safetensors`` and ``config.json``, whatever its weights were stored in.
+    A Hugging Face folder gets model.safetensors and config.json, whatever the input's format was.
     """
     from fairseq_plugins.checkpoints.writing import save_checkpoint, save_tensors
 
-    target = _target(opened.path, opened.config, folder)
+    target = _target_file(opened.path, opened.config, folder)
     target.parent.mkdir(parents=True, exist_ok=True)
-    if target.resolve() == opened.path.resolve():
-        raise InputError(f"--output {folder}: would overwrite --checkpoint {opened.path}; valid: another folder")
+    _check_target(target, opened.path, folder)
     if target.suffix == ".safetensors":
-        save_tensors({name: tensor.detach().clone().contiguous() for name, tensor in opened.state.items()}, target)
+        tensors = {
+            name: tensor.detach().clone().contiguous() for name, tensor in opened.state.items()
+        }
+        save_tensors(tensors, target)
     else:
         save_checkpoint(opened.state, target)
     if not opened.config:

@@ -1,85 +1,249 @@
-"""Sentencepiece: train a model and its fairseq dictionary, text to pieces, pieces to text, the dictionary."""
+"""Sentencepiece: train a model and its dictionary, text to pieces and back, the dictionary."""
 
 import argparse
-import functools
-from typing import Any, Dict, List, Optional
+import io
+import random
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+import sentencepiece
 
 from .. import cli
-from . import models as pieces
-from .encode import add_apply_options, apply_files, apply_or_decode
-from .spm_train import MODEL_TYPES, NORMALISATIONS, TrainOptions, train
+from ..files import write_bytes
+from ..io import InputError, PathLike, check_minimum, read_lines
+from ..progress import heartbeat, with_progress
+from ..steps import write_manifest
+from .dictionary import FAIRSEQ_SPECIAL, RESERVED
+from .encode import add_apply_options, apply_or_decode
+from .segmenters import load_model, write_dictionary
 
-apply = functools.partial(apply_files, "spm")
-"""Write the pieces of text files: :func:`encode.apply_files` with a sentencepiece model."""
+MODEL_TYPES = ("unigram", "bpe")
+NORMALISATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
+COVERAGE = (0.98, 1.0)
+MIN_VOCAB_SIZE = 4
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options of training; with one thread and a fixed order, equal text gives equal bytes.
+
+    Args:
+        vocab_size: pieces of the model, with ``<unk>``, ``<s>`` and ``</s>``; the dictionary has 3
+            fewer lines.
+        model_type: one of ``MODEL_TYPES``.
+        character_coverage: share of the characters of the text that get a piece, in [0.98, 1].
+        normalisation: sentencepiece's rule, one of ``NORMALISATIONS``.
+        user_symbols: pieces that are never split (tags); they come first in the dictionary.
+        max_line_bytes: most bytes of a line; longer ones are counted and left out.
+        max_lines: size of a random sample of lines, held in memory; 0 = all lines.
+        seed: of the sample.
+        fewer: accept a text that gives fewer pieces than `vocab_size` (unigram only).
+    """
+
+    vocab_size: int
+    model_type: str = "unigram"
+    character_coverage: float = 0.9995
+    normalisation: str = "nmt_nfkc"
+    user_symbols: Tuple[str, ...] = ()
+    max_line_bytes: int = 4192
+    max_lines: int = 0
+    seed: int = 1
+    fewer: bool = False
+
+    def __post_init__(self) -> None:
+        if self.model_type not in MODEL_TYPES:
+            raise InputError(f"--model-type {self.model_type}: valid: {', '.join(MODEL_TYPES)}")
+        if self.normalisation not in NORMALISATIONS:
+            valid = ", ".join(NORMALISATIONS)
+            raise InputError(f"--normalisation {self.normalisation}: valid: {valid}")
+        if not COVERAGE[0] <= self.character_coverage <= COVERAGE[1]:
+            valid = f"{COVERAGE[0]} to {COVERAGE[1]}"
+            raise InputError(f"--character-coverage {self.character_coverage}: valid: {valid}")
+        if self.fewer and self.model_type != "unigram":
+            reason = f"--model-type {self.model_type} always has its size"
+            raise InputError(f"--fewer: {reason}; valid: with unigram")
+        check_minimum("--vocab-size", self.vocab_size, MIN_VOCAB_SIZE)
+        check_minimum("--max-line-bytes", self.max_line_bytes, 1)
+        check_minimum("--max-lines", self.max_lines, 0)
+        for index, symbol in enumerate(self.user_symbols):
+            is_repeated = symbol in self.user_symbols[:index]
+            if symbol.split() != [symbol] or symbol in RESERVED or is_repeated:
+                raise InputError(
+                    f"--user-symbols {symbol!r}: valid: different symbols without white space, "
+                    f"none of {' '.join(sorted(RESERVED))} (fairseq and the tasks add those)"
+                )
+
+
+class TrainingText:
+    """The lines that sentencepiece asks for, their counts, and the error that it would hide."""
+
+    def __init__(self, inputs: Sequence[PathLike], options: TrainOptions):
+        self.inputs = inputs
+        self.options = options
+        self.lines = 0
+        self.too_long = 0
+        self.error: Optional[InputError] = None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            yield from self._sample() if self.options.max_lines else self._all()
+        except InputError as error:
+            self.error = error
+
+    def _all(self) -> Iterator[str]:
+        for path in self.inputs:
+            label = f"spm train: reading {Path(path).name}"
+            for line in with_progress(read_lines(path, "--inputs"), label):
+                self.lines += 1
+                if len(line.encode("utf-8")) > self.options.max_line_bytes:
+                    self.too_long += 1
+                else:
+                    yield line
+
+    def _sample(self) -> Iterable[str]:
+        """Return a sample by reservoir sampling, in the order of the text."""
+        rng = random.Random(self.options.seed)
+        sample: List[Tuple[int, str]] = []
+        for index, line in enumerate(self._all()):
+            if len(sample) < self.options.max_lines:
+                sample.append((index, line))
+            else:
+                place = rng.randrange(index + 1)
+                if place < self.options.max_lines:
+                    sample[place] = (index, line)
+        return (line for _, line in sorted(sample))
+
+
+def train(
+    inputs: Sequence[PathLike], model: PathLike, dictionary: PathLike, options: TrainOptions
+) -> Dict[str, int]:
+    """Train a model; write it, its fairseq dictionary and a manifest (MODEL.json).
+
+    Returns:
+        Counts: ``lines``, ``too_long`` (left out), ``model_pieces``, ``dictionary_pieces``.
+
+    Raises:
+        InputError: bad input, as in :func:`read_lines`, or a vocabulary size that the text does
+            not allow.
+    """
+    text = TrainingText(inputs, options)
+    proto = _train(text, options)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
+    dictionary_pieces = write_dictionary(processor, dictionary)
+    write_bytes(model, proto)
+    counts = {
+        "lines": text.lines,
+        "too_long": text.too_long,
+        "model_pieces": processor.get_piece_size(),
+        "dictionary_pieces": dictionary_pieces,
+    }
+    outputs = [model, dictionary]
+    write_manifest(f"{model}.json", "spm train", asdict(options), counts, inputs, outputs)
+    return counts
+
+
+def _train(text: TrainingText, options: TrainOptions) -> bytes:
+    writer = io.BytesIO()
+    try:
+        with heartbeat(f"spm train: {options.vocab_size:,} pieces"):
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(text),
+                model_writer=writer,
+                vocab_size=options.vocab_size,
+                model_type=options.model_type,
+                hard_vocab_limit=not options.fewer,
+                character_coverage=options.character_coverage,
+                normalization_rule_name=options.normalisation,
+                user_defined_symbols=list(options.user_symbols),
+                max_sentence_length=options.max_line_bytes,
+                num_threads=1,
+                minloglevel=2,
+            )
+    except (RuntimeError, ValueError, OSError) as error:
+        raise text.error or _explain(str(error), text, options) from None
+    if text.error:
+        raise text.error
+    return writer.getvalue()
+
+
+def _explain(message: str, text: TrainingText, options: TrainOptions) -> InputError:
+    """Return an error of sentencepiece in terms of the options."""
+    high = re.search(r"size too high .*value <= (\d+)", message)
+    low = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
+    option = f"--vocab-size {options.vocab_size}"
+    if high:
+        return InputError(f"{option}: more than this text gives; valid: at most {high[1]}")
+    if low:
+        valid = f"{low[1]} or more, or a lower --character-coverage"
+        return InputError(f"{option}: fewer than the characters of this text; valid: {valid}")
+    if text.too_long == text.lines:
+        limit = f"--max-line-bytes {options.max_line_bytes}"
+        return InputError(f"--inputs: all {text.lines} lines are longer than {limit}")
+    return InputError(f"spm train: sentencepiece says: {message}")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep.spm`` and its commands."""
+    """Return the options of ``python -m data_prep spm`` and of its commands."""
     parser = cli.parser("spm", __doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="train|apply|decode|dict")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="train|apply|decode|dict"
+    )
+    _add_train_options(commands.add_parser("train", help="train a model, write its dictionary"))
+    add_apply_options(commands, "model", "sentencepiece model")
+    text = "write the fairseq dictionary of an existing model"
+    command = commands.add_parser("dict", help=text)
+    command.add_argument("--model", required=True, metavar="FILE", help="sentencepiece model")
+    command.add_argument("--output", required=True, metavar="FILE", help="dict.txt")
+    return parser
 
-    fit = commands.add_parser("train", help="train a model, write its dictionary")
-    fit.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help="text, all languages together")
-    fit.add_argument("--model", required=True, metavar="FILE", help="output: the model")
-    fit.add_argument("--dict", required=True, metavar="FILE", help="output: fairseq dictionary, in XLM-R's order")
-    fit.add_argument("--vocab-size", type=int, required=True, metavar="N", help="pieces with <unk> <s> </s>")
-    fit.add_argument("--fewer", action="store_true", help="a text that gives fewer pieces is no error (unigram)")
-    fit.add_argument("--model-type", choices=MODEL_TYPES, default=TrainOptions.model_type, help="algorithm")
-    fit.add_argument(
+
+def _add_train_options(command: argparse.ArgumentParser) -> None:
+    default = TrainOptions(MIN_VOCAB_SIZE)
+    text = "text, all languages together"
+    command.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help=text)
+    command.add_argument("--model", required=True, metavar="FILE", help="output: the model")
+    text = "output: fairseq dictionary, in XLM-R's order"
+    command.add_argument("--dict", required=True, metavar="FILE", help=text)
+    text = f"pieces, with <unk>, <s> and </s>, >= {MIN_VOCAB_SIZE}"
+    command.add_argument("--vocab-size", type=int, required=True, metavar="N", help=text)
+    text = "accept a text that gives fewer pieces (unigram only)"
+    command.add_argument("--fewer", action="store_true", help=text)
+    types, rules = MODEL_TYPES, NORMALISATIONS
+    command.add_argument(
+        "--model-type", choices=types, default=default.model_type, help="algorithm"
+    )
+    command.add_argument(
         "--character-coverage",
         type=float,
-        default=TrainOptions.character_coverage,
+        default=default.character_coverage,
         metavar="R",
-        help="share of characters",
+        help="share of the characters that get a piece, in [0.98, 1]",
     )
-    fit.add_argument("--normalisation", choices=NORMALISATIONS, default=TrainOptions.normalisation, help="rule")
-    fit.add_argument("--user-symbols", nargs="*", default=[], metavar="SYMBOL", help="pieces that are never split")
-    fit.add_argument(
-        "--max-line-bytes", type=int, default=TrainOptions.max_line_bytes, metavar="N", help="longer lines are left out"
-    )
-    fit.add_argument(
-        "--max-lines", type=int, default=TrainOptions.max_lines, metavar="N", help="random sample of lines; 0 = all"
-    )
-    fit.add_argument("--seed", type=int, default=TrainOptions.seed, help="of the random sample")
-
-    add_apply_options(commands, "model", "sentencepiece model")
-
-    listing = commands.add_parser("dict", help="write the fairseq dictionary of an existing model")
-    listing.add_argument("--model", required=True, metavar="FILE", help="sentencepiece model")
-    listing.add_argument("--output", required=True, metavar="FILE", help="dict.txt")
-    return parser
+    text = "normalisation rule"
+    command.add_argument("--normalisation", choices=rules, default=default.normalisation, help=text)
+    text = "pieces that are never split"
+    command.add_argument("--user-symbols", nargs="*", default=[], metavar="SYMBOL", help=text)
+    text = "most bytes of a line; longer ones are left out"
+    cli.add_number(command, "--max-line-bytes", default.max_line_bytes, text)
+    text = "size of a random sample of lines; 0 = all lines"
+    cli.add_number(command, "--max-lines", default.max_lines, text)
+    command.add_argument("--seed", type=int, default=default.seed, help="seed of the sample")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
-    COMMANDS[args.command](args)
-
-
-def _train_command(args: argparse.Namespace) -> None:
-    options = TrainOptions(
-        args.vocab_size,
-        args.model_type,
-        args.character_coverage,
-        args.normalisation,
-        tuple(args.user_symbols),
-        args.max_line_bytes,
-        args.max_lines,
-        args.seed,
-        args.fewer,
-    )
-    counts = train(args.inputs, args.model, args.dict, options)
-    cli.say(f"spm train: {args.model}, {args.dict}: " + ", ".join(f"{key} {value:,}" for key, value in counts.items()))
-
-
-def _dict_command(args: argparse.Namespace) -> None:
-    count = pieces.write_dictionary(pieces.load_model(args.model), args.output)
-    rows = count + len(pieces.FAIRSEQ_SPECIAL)
-    cli.say(f"spm dict: {args.output}: {count:,} pieces; {rows:,} rows in fairseq, {rows + 1:,} with <mask>")
-
-
-COMMANDS: Dict[str, Any] = {
-    "train": _train_command,
-    **dict.fromkeys(("apply", "decode"), functools.partial(apply_or_decode, "spm")),
-    "dict": _dict_command,
-}
+    if args.command == "train":
+        args.user_symbols = tuple(args.user_symbols)
+        options = cli.from_args(TrainOptions, args)
+        counts = train(args.inputs, args.model, args.dict, options)
+        cli.say(f"spm train: {args.model}, {args.dict}: {cli.list_counts(counts)}")
+    elif args.command == "dict":
+        count = write_dictionary(load_model(args.model), args.output)
+        rows = count + len(FAIRSEQ_SPECIAL)
+        sizes = f"{count:,} pieces; {rows:,} rows in fairseq, {rows + 1:,} with <mask>"
+        cli.say(f"spm dict: {args.output}: {sizes}")
+    else:
+        apply_or_decode("spm", args)

@@ -65,7 +65,9 @@ def write_comet_files(
     return comet_commands(root, list(names.values()))
 
 
-def comet_commands(folder: Path, systems: Sequence[str], model: str = "Unbabel/wmt22-comet-da") -> List[str]:
+def comet_commands(
+    folder: Path, systems: Sequence[str], model: str = "Unbabel/wmt22-comet-da"
+) -> List[str]:
     """COMET's commands for the files of a folder (``--gpus 0`` may be added, for the CPU).
 
     Args:
@@ -76,7 +78,14 @@ def comet_commands(folder: Path, systems: Sequence[str], model: str = "Unbabel/w
 
     def command(name: str, *more: str) -> str:
         outputs = [str(folder / system) for system in systems]
-        files = ["-s", str(folder / f"{SOURCE}.txt"), "-t", *outputs, "-r", str(folder / f"{REFERENCE}.txt")]
+        files = [
+            "-s",
+            str(folder / f"{SOURCE}.txt"),
+            "-t",
+            *outputs,
+            "-r",
+            str(folder / f"{REFERENCE}.txt"),
+        ]
         return shlex.join([name, *files, "--model", model, *more])
 
     commands = [command("comet-score", "--quiet", "--only_system")]

@@ -74,7 +74,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     lines = read_shards(args.input)
     if args.lines_of:
         check_same_counts(
-            "--lines-of", {args.lines_of: count_lines(args.lines_of, "--lines-of"), "--input": len(lines)}
+            "--lines-of",
+            {args.lines_of: count_lines(args.lines_of, "--lines-of"), "--input": len(lines)},
         )
     with atomic_texts([args.output], "--output", args.input) as (file,):
         file.writelines(line + "\n" for line in lines)

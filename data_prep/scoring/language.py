@@ -14,7 +14,9 @@ class LanguageSignature(Signature):
         import py3langid
 
         super().__init__(args)
-        self.info.update(languages="+".join(args["languages"]), version=f"py3langid-{py3langid.__version__}")
+        self.info.update(
+            languages="+".join(args["languages"]), version=f"py3langid-{py3langid.__version__}"
+        )
         self._abbr["languages"] = "l"
 
 
@@ -36,11 +38,15 @@ class LanguageShare(Metric):
         self.languages = list(languages)
         given = f"--languages {','.join(languages)}"
         if len(set(languages)) != len(languages) or len(languages) < 2:
-            raise InputError(f"{given}: valid: two codes at least, each once, the expected one first")
+            raise InputError(
+                f"{given}: valid: two codes at least, each once, the expected one first"
+            )
         try:
             import py3langid
         except ImportError:
-            raise InputError(f"{given}: needs the package py3langid; valid: after pip install py3langid") from None
+            raise InputError(
+                f"{given}: needs the package py3langid; valid: after pip install py3langid"
+            ) from None
         try:
             py3langid.set_languages(self.languages)
         except ValueError as error:
@@ -49,7 +55,9 @@ class LanguageShare(Metric):
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: Dict) -> List[Any]:
         import py3langid
 
-        py3langid.set_languages(self.languages)  # of its one identifier, which another metric may have set
+        py3langid.set_languages(
+            self.languages
+        )  # of its one identifier, which another metric may have set
         letters = any(character.isalpha() for character in hypothesis)
         return [int(letters and py3langid.classify(hypothesis)[0] == self.languages[0]), 1]
 

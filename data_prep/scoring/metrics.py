@@ -38,7 +38,9 @@ def check_metrics(names: Sequence[str]) -> None:
     valid = f"valid: {', '.join(METRICS)}, separated by commas, or all"
     for name in names:
         if name not in METRICS:
-            raise InputError(f"--metrics {','.join(names)}: {name or 'an empty name'} is unknown; {valid}")
+            raise InputError(
+                f"--metrics {','.join(names)}: {name or 'an empty name'} is unknown; {valid}"
+            )
     if not names or len(set(names)) < len(names):
         raise InputError(f"--metrics {','.join(names)}: each name once; {valid}")
 
@@ -59,7 +61,9 @@ def build_bleu(tokenize: str) -> Any:
         raise InputError(f"--tokenize {tokenize}: {' '.join(str(error).split())}") from None
 
 
-def build_metrics(names: Sequence[str], tokenize: str = "13a", languages: Sequence[str] = ()) -> Dict[str, Any]:
+def build_metrics(
+    names: Sequence[str], tokenize: str = "13a", languages: Sequence[str] = ()
+) -> Dict[str, Any]:
     """Make the metrics.
 
     Args:
@@ -119,7 +123,11 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def evaluate(
-    outputs: Sequence[List[str]], references: Sequence[List[str]], metrics: Dict[str, Any], samples: int, seed: int
+    outputs: Sequence[List[str]],
+    references: Sequence[List[str]],
+    metrics: Dict[str, Any],
+    samples: int,
+    seed: int,
 ) -> Dict[str, Outcome]:
     """Score every output with every metric, and compare it with the first by paired bootstrap resampling.
 
@@ -134,11 +142,16 @@ def evaluate(
         difference without variance for significant, reports the smallest p.
     """
     # sacreBLEU counts None, not an empty line, as missing. The first reference is always there.
-    known: List[Any] = [references[0], *([line or None for line in lines] for lines in references[1:])]
+    known: List[Any] = [
+        references[0],
+        *([line or None for line in lines] for lines in references[1:]),
+    ]
     if len(outputs) == 1:
         found = {key: metric.corpus_score(outputs[0], known) for key, metric in metrics.items()}
         return {
-            key: Outcome(score.name, [float(score.score)], [None], str(metrics[key].get_signature()))
+            key: Outcome(
+                score.name, [float(score.score)], [None], str(metrics[key].get_signature())
+            )
             for key, score in found.items()
         }
     from sacrebleu.significance import PairedTest

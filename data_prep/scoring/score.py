@@ -87,18 +87,30 @@ def score_systems(
     Raises:
         InputError: line counts differ, the reference has no token, or a metric or tokenizer is unknown.
     """
-    counts = {f"--reference number {number}": len(lines) for number, lines in enumerate(more_references, start=2)}
-    check_same_counts("--system", {"--reference": len(reference), **counts, **{s.name: len(s.lines) for s in systems}})
+    counts = {
+        f"--reference number {number}": len(lines)
+        for number, lines in enumerate(more_references, start=2)
+    }
+    check_same_counts(
+        "--system",
+        {"--reference": len(reference), **counts, **{s.name: len(s.lines) for s in systems}},
+    )
     built = build_metrics(metrics, tokenize, languages)
     tokenizer = (built["bleu"] if "bleu" in built else build_bleu(tokenize)).tokenizer
     expected = text_statistics(reference, tokenizer)
     if expected.tokens == 0:
         raise InputError("--reference: every line is empty; valid: at least one token")
-    outcomes = evaluate([system.lines for system in systems], [reference, *more_references], built, samples, seed)
+    outcomes = evaluate(
+        [system.lines for system in systems], [reference, *more_references], built, samples, seed
+    )
     rows = []
     for index, system in enumerate(systems):
         found = text_statistics(system.lines, tokenizer)
-        row: Dict[str, Any] = {"name": system.name, "length_ratio": found.tokens / expected.tokens, **found.shares()}
+        row: Dict[str, Any] = {
+            "name": system.name,
+            "length_ratio": found.tokens / expected.tokens,
+            **found.shares(),
+        }
         row.update({key: outcome.scores[index] for key, outcome in outcomes.items()})
         row["p_values"] = {key: outcome.p_values[index] for key, outcome in outcomes.items()}
         row["p_value"] = row["p_values"].get("bleu")
@@ -114,16 +126,29 @@ def score_systems(
 def table(result: Dict[str, Any]) -> str:
     """The result of :func:`score_systems` as a Markdown table with the signatures below."""
     keys = list(result["signatures"])
-    titles = ["system", *(TITLES[key] for key in keys), "length ratio", "repeated tokens", "repeated 4-grams"]
+    titles = [
+        "system",
+        *(TITLES[key] for key in keys),
+        "length ratio",
+        "repeated tokens",
+        "repeated 4-grams",
+    ]
     lines = [_line(titles), "|" + "---|" * len(titles)]
     for row in result["systems"]:
         cells = [_cell(row[key], row["p_values"][key]) for key in keys]
         lines.append(_line([row["name"], *cells, f"{row['length_ratio']:.3f}", *_shares(row)]))
-    lines.append(_line(["*reference*", *([""] * len(keys)), "1.000", *_shares(result["reference"])]))
-    lines += ["", *(f"{TITLES[key]}: {signature}" for key, signature in result["signatures"].items())]
+    lines.append(
+        _line(["*reference*", *([""] * len(keys)), "1.000", *_shares(result["reference"])])
+    )
+    lines += [
+        "",
+        *(f"{TITLES[key]}: {signature}" for key, signature in result["signatures"].items()),
+    ]
     if len(result["systems"]) > 1:
         first, bootstrap = result["systems"][0]["name"], result["bootstrap"]
-        lines.append(f"p: paired bootstrap against {first}, {bootstrap['samples']} samples, seed {bootstrap['seed']}")
+        lines.append(
+            f"p: paired bootstrap against {first}, {bootstrap['samples']} samples, seed {bootstrap['seed']}"
+        )
     return "\n".join(lines)
 
 
@@ -150,7 +175,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="reference, one sentence per line; more files are more references, an empty line a missing one",
     )
     out.add_argument(
-        "--system", required=True, action="append", help="NAME=FILE, one sentence per line; may be repeated"
+        "--system",
+        required=True,
+        action="append",
+        help="NAME=FILE, one sentence per line; may be repeated",
     )
     out.add_argument(
         "--metrics",
@@ -172,7 +200,11 @@ def build_parser() -> argparse.ArgumentParser:
     out.add_argument("--json", help="write the result here as well")
     out.add_argument("--samples", type=int, default=1000, help="bootstrap samples")
     out.add_argument("--seed", type=int, default=12345, help="seed of the bootstrap")
-    out.add_argument("--comet-files", metavar="DIR", help="write the files that COMET's commands read; needs --source")
+    out.add_argument(
+        "--comet-files",
+        metavar="DIR",
+        help="write the files that COMET's commands read; needs --source",
+    )
     out.add_argument("--source", help="source text of --comet-files, one sentence per line")
     return out
 
@@ -184,7 +216,9 @@ def _check(args: argparse.Namespace) -> List[str]:
     if args.seed < 0:
         raise InputError(f"--seed {args.seed}: valid: 0 or more")
     if args.comet_files and not args.source:
-        raise InputError(f"--comet-files {args.comet_files}: needs --source, the text that was translated")
+        raise InputError(
+            f"--comet-files {args.comet_files}: needs --source, the text that was translated"
+        )
     if args.source and not args.comet_files:
         raise InputError(f"--source {args.source}: only --comet-files DIR uses it")
     names = list(ALL_METRICS) if args.metrics == "all" else args.metrics.split(",")
@@ -196,7 +230,9 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Print the table."""
     args = build_parser().parse_args(argv)
     metrics = _check(args)
-    reference, *more = [list(read_lines(path, "--reference", strict=False)) for path in args.reference]
+    reference, *more = [
+        list(read_lines(path, "--reference", strict=False)) for path in args.reference
+    ]
     systems = read_systems(args.system)
     source: List[str] = []
     if args.comet_files:
@@ -205,12 +241,19 @@ def main(argv: Optional[List[str]] = None) -> None:
         file_names([system.name for system in systems])
     with heartbeat(f"score: {len(systems)} systems"):
         languages = args.languages.split(",") if args.languages else []
-        result = score_systems(systems, reference, args.samples, args.seed, metrics, args.tokenize, more, languages)
+        result = score_systems(
+            systems, reference, args.samples, args.seed, metrics, args.tokenize, more, languages
+        )
     if args.json:
         write_json(args.json, result)
         say(f"score: wrote {args.json}")
     print(table(result))
     if args.comet_files:
-        commands = write_comet_files(args.comet_files, source, {s.name: s.lines for s in systems}, reference)
+        commands = write_comet_files(
+            args.comet_files, source, {s.name: s.lines for s in systems}, reference
+        )
         say(f"score: wrote the files of COMET to {args.comet_files}")
-        print("\nCOMET, in an environment of its own (extra comet; --gpus 0 for the CPU):\n" + "\n".join(commands))
+        print(
+            "\nCOMET, in an environment of its own (extra comet; --gpus 0 for the CPU):\n"
+            + "\n".join(commands)
+        )

@@ -24,7 +24,9 @@ def read_references(options: Sequence[str]) -> Dict[str, List[str]]:
         language, equals, path = option.partition("=")
         language, path = (language, path) if equals else (ALL, option)
         if language in found:
-            raise InputError(f"--reference {option}: a second one for {language or 'all languages'}; valid: one")
+            raise InputError(
+                f"--reference {option}: a second one for {language or 'all languages'}; valid: one"
+            )
         found[language] = list(read_lines(path, "--reference", strict=False))
     return found
 
@@ -58,7 +60,9 @@ def score_languages(
     rows, signatures = [], {}
     for name, lines in systems:
         if name not in references and ALL not in references:
-            raise InputError(f"--system {name}: no reference; valid: --reference FILE or --reference {name}=FILE")
+            raise InputError(
+                f"--system {name}: no reference; valid: --reference FILE or --reference {name}=FILE"
+            )
         reference = references.get(name, references.get(ALL, []))
         result = score_systems([System(name, lines)], reference, metrics=metrics, tokenize=tokenize)
         signatures = result["signatures"]
@@ -85,15 +89,40 @@ def score_languages(
 def table(result: Dict[str, Any]) -> str:
     """The result of :func:`score_languages` as a Markdown table with the signatures below."""
     keys = list(result["signatures"])
-    lines = [_line(["language", "seen in training", *(TITLES[key] for key in keys), "length ratio", "sentences"])]
+    lines = [
+        _line(
+            [
+                "language",
+                "seen in training",
+                *(TITLES[key] for key in keys),
+                "length ratio",
+                "sentences",
+            ]
+        )
+    ]
     lines.append("|" + "---|" * (len(keys) + 4))
     for row in result["languages"]:
         seen = "trained" if row["trained"] else "zero-shot"
         numbers = [f"{row[key]:.1f}" for key in keys]
-        lines.append(_line([row["language"], seen, *numbers, f"{row['length_ratio']:.3f}", str(row["sentences"])]))
+        lines.append(
+            _line(
+                [
+                    row["language"],
+                    seen,
+                    *numbers,
+                    f"{row['length_ratio']:.3f}",
+                    str(row["sentences"]),
+                ]
+            )
+        )
     for kind, means in result["means"].items():
-        lines.append(_line([f"*mean, {kind}*", kind, *(f"{means[key]:.1f}" for key in keys), "", ""]))
-    lines += ["", *(f"{TITLES[key]}: {signature}" for key, signature in result["signatures"].items())]
+        lines.append(
+            _line([f"*mean, {kind}*", kind, *(f"{means[key]:.1f}" for key in keys), "", ""])
+        )
+    lines += [
+        "",
+        *(f"{TITLES[key]}: {signature}" for key, signature in result["signatures"].items()),
+    ]
     return "\n".join(lines)
 
 
@@ -118,9 +147,13 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="reference of all languages, or LANGUAGE=FILE of one; may be repeated",
     )
-    out.add_argument("--trained", default="", help="languages the model was trained on, separated by commas")
     out.add_argument(
-        "--metrics", default=",".join(DEFAULT_METRICS), help=f"of {', '.join(METRICS)}, separated by commas"
+        "--trained", default="", help="languages the model was trained on, separated by commas"
+    )
+    out.add_argument(
+        "--metrics",
+        default=",".join(DEFAULT_METRICS),
+        help=f"of {', '.join(METRICS)}, separated by commas",
     )
     out.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer for BLEU and lengths")
     out.add_argument("--json", help="write the result here as well")

@@ -1,4 +1,4 @@
-"""Check raw text before anything is made from it: UTF-8, line ends, empty files and lines, equal line counts."""
+"""Check raw text: UTF-8, line ends, empty files and lines, equal line counts."""
 
 import argparse
 from pathlib import Path
@@ -6,37 +6,16 @@ from typing import Dict, List, Optional
 
 from .. import cli
 from ..io import InputError, PathLike, check_same_counts, read_lines
-from ..layout import Pair, parse_pairs, parse_splits, text_name, text_names
+from ..layout import Pair, add_pair_options, parse_pairs, parse_splits, text_name, text_names
 from ..progress import with_progress
-
-DEFAULT_SPLITS = "train,valid,test"
-
-
-def check_file(path: PathLike, option: str, allow_empty_lines: bool = False) -> int:
-    """Read a file to its end.
-
-    Returns:
-        Number of lines.
-
-    Raises:
-        InputError: bad input, as in :func:`read_lines`, or (unless allowed) a line without text.
-    """
-    count, empty, first = 0, 0, 0
-    for line in with_progress(read_lines(path, option), f"check {Path(path).name}"):
-        count += 1
-        if not line.strip():
-            empty += 1
-            first = first or count
-    if empty and not allow_empty_lines:
-        raise InputError(
-            f"{option} {path}, line {first}: no text ({empty} such lines in all); valid: lines with text "
-            "(python -m data_prep.clean drops the others), or --allow-empty-lines"
-        )
-    return count
 
 
 def check_text(
-    text: PathLike, pairs: List[Pair], splits: List[str], allow_empty_lines: bool = False, per_pair: bool = False
+    text: PathLike,
+    pairs: List[Pair],
+    splits: List[str],
+    allow_empty_lines: bool = False,
+    per_pair: bool = False,
 ) -> Dict[str, int]:
     """Check the files SPLIT.LANG of a folder.
 
@@ -45,33 +24,50 @@ def check_text(
         pairs: language pairs; the two files of a pair must have equally many lines.
         splits: names of the splits.
         allow_empty_lines: accept lines without text.
-        per_pair: the files of each pair are in a folder SRC-TGT of its own.
+        per_pair: the files of each pair lie in a folder SRC-TGT of its own.
 
     Returns:
-        File name to number of lines.
+        File name -> number of lines.
 
     Raises:
-        InputError: one of the files cannot be used.
+        InputError: a file cannot be used.
     """
     if not Path(text).is_dir():
-        raise InputError(f"--text {text}: no such folder; valid: a folder with files named SPLIT.LANG, as train.en")
+        valid = "a folder with files named SPLIT.LANG, as train.en"
+        raise InputError(f"--text {text}: no such folder; valid: {valid}")
     names = text_names(pairs, splits, per_pair)
-    counts = {name: check_file(Path(text) / name, "--text", allow_empty_lines) for name in names}
+    counts = {name: _check_file(Path(text) / name, allow_empty_lines) for name in names}
     for split in splits:
         for pair in pairs:
-            of_pair = [text_name(pair, split, lang, per_pair) for lang in pair]
-            check_same_counts("--text", {name: counts[name] for name in of_pair})
+            sides = [text_name(pair, split, lang, per_pair) for lang in pair]
+            check_same_counts("--text", {name: counts[name] for name in sides})
     return counts
 
 
+def _check_file(path: Path, allow_empty_lines: bool) -> int:
+    """Return the number of lines of a file that can be used."""
+    count, empty, first = 0, 0, 0
+    for line in with_progress(read_lines(path, "--text"), f"check {path.name}"):
+        count += 1
+        if not line.strip():
+            empty += 1
+            first = first or count
+    if empty and not allow_empty_lines:
+        remedy = "lines with text (python -m data_prep clean drops the others)"
+        raise InputError(
+            f"--text {path}, line {first}: no text ({empty} such lines in all); "
+            f"valid: {remedy}, or --allow-empty-lines"
+        )
+    return count
+
+
 def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep.check``."""
-    parser = cli.parser("check", __doc__ + " Prints the names of the files.")
+    """Return the options of ``python -m data_prep check``."""
+    parser = cli.parser("check", f"{__doc__} Prints the names of the files.")
     parser.add_argument("--text", required=True, metavar="DIR", help="folder with files SPLIT.LANG")
-    parser.add_argument("--pairs", required=True, metavar="PAIRS", help="language pairs, as en-de,en-fr")
-    parser.add_argument("--splits", default=DEFAULT_SPLITS, metavar="NAMES", help="splits, separated by commas")
-    parser.add_argument("--allow-empty-lines", action="store_true", help="accept lines without text")
-    parser.add_argument("--per-pair", action="store_true", help="the files are SRC-TGT/SPLIT.LANG")
+    add_pair_options(parser)
+    text = "accept lines without text"
+    parser.add_argument("--allow-empty-lines", action="store_true", help=text)
     return parser
 
 

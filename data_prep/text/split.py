@@ -1,4 +1,4 @@
-"""Split (multi-)parallel text into train, valid and test by a hash of the line: a sentence never moves."""
+"""Split (multi-)parallel text into train, valid and test by a hash: a sentence never moves."""
 
 import argparse
 import hashlib
@@ -9,11 +9,11 @@ from typing import Dict, List, Optional, Sequence
 
 from .. import cli
 from ..files import atomic_texts
-from ..io import InputError, PathLike, read_parallel
+from ..io import InputError, PathLike, check_minimum, read_parallel
+from ..layout import SPLITS
 from ..progress import with_progress
 from ..steps import write_manifest
 
-SPLITS = ("train", "valid", "test")
 HASH_ON = ("source", "tuple")
 HASH_BYTES = 8
 HASH_RANGE = 1 << (8 * HASH_BYTES)
@@ -21,16 +21,16 @@ HASH_RANGE = 1 << (8 * HASH_BYTES)
 
 @dataclass(frozen=True)
 class Shares:
-    """Which hashes go where: test takes the lowest buckets, valid the highest, train those between.
+    """Buckets of hashes: test takes the lowest, valid the highest, train those between.
 
-    So test and valid can grow later, and only take from train.
+    So test and valid can grow later, and take from train alone.
 
     Args:
-        buckets: number of equal buckets the hashes fall into.
+        buckets: number of equal buckets that the hashes fall into.
         valid: buckets of valid, 0 or more.
         test: buckets of test, 0 or more; at least one bucket must be left for train.
-        hash_on: ``source`` = the first file's line alone (its repetitions stay together whatever their translations
-            are), ``tuple`` = the lines of all files.
+        hash_on: ``source`` = the line of the first file (its repetitions stay together whatever
+            their translations are), ``tuple`` = the lines of all files.
         salt: another text gives another split.
     """
 
@@ -45,40 +45,42 @@ class Shares:
             raise InputError(f"--hash-on {self.hash_on}: valid: {', '.join(HASH_ON)}")
         if not 1 <= self.buckets <= HASH_RANGE:
             raise InputError(f"--buckets {self.buckets}: valid: 1 to 2^{8 * HASH_BYTES}")
-        for option, value in (("valid", self.valid), ("test", self.test)):
-            if value < 0:
-                raise InputError(f"--{option}-buckets {value}: valid: 0 or more")
+        check_minimum("--valid-buckets", self.valid, 0)
+        check_minimum("--test-buckets", self.test, 0)
         if self.valid + self.test >= self.buckets:
             raise InputError(
-                f"--valid-buckets {self.valid} and --test-buckets {self.test}: valid: together less than the number of "
-                f"buckets ({self.buckets}), so that something is left for train"
+                f"--valid-buckets {self.valid} and --test-buckets {self.test}: valid: together "
+                f"less than the number of buckets ({self.buckets}), so that train gets some"
             )
 
-    def wanted(self) -> List[str]:
+    def splits(self) -> List[str]:
         """Return the splits that have any bucket."""
         return [name for name in SPLITS if name == "train" or getattr(self, name) > 0]
 
 
-def shares_from_ratios(valid: float, test: float, hash_on: str = "source", salt: str = "") -> Shares:
-    """Return shares in [0, 1) as buckets, one bucket a hash value.
+def shares_from_ratios(
+    valid: float, test: float, hash_on: str = "source", salt: str = ""
+) -> Shares:
+    """Return shares in [0, 1) as buckets, one bucket per hash value.
 
     Raises:
         InputError: a share outside [0, 1), or both together reach 1.
     """
-    for option, value in (("valid", valid), ("test", test)):
-        if not 0 <= value < 1:
-            raise InputError(f"--{option}-ratio {value}: valid: 0 or more, less than 1")
+    for option, ratio in (("valid", valid), ("test", test)):
+        if not 0 <= ratio < 1:
+            raise InputError(f"--{option}-ratio {ratio}: valid: 0 or more, less than 1")
     if valid + test >= 1:
-        raise InputError(f"--valid-ratio {valid} and --test-ratio {test}: valid: together less than 1")
+        ratios = f"--valid-ratio {valid} and --test-ratio {test}"
+        raise InputError(f"{ratios}: valid: together less than 1")
     return Shares(HASH_RANGE, int(valid * HASH_RANGE), int(test * HASH_RANGE), hash_on, salt)
 
 
 def split_of(lines: Sequence[str], shares: Shares) -> str:
-    """Return the split of a tuple of lines; it depends on nothing but the text and the shares."""
+    """Return the split of a tuple of lines; it depends on the text and the shares alone."""
     text = lines[0] if shares.hash_on == "source" else "\n".join(lines)
     key = f"{shares.salt}\n{text}".encode()
-    value = int.from_bytes(hashlib.blake2b(key, digest_size=HASH_BYTES).digest(), "big")
-    bucket = value * shares.buckets // HASH_RANGE
+    number = int.from_bytes(hashlib.blake2b(key, digest_size=HASH_BYTES).digest(), "big")
+    bucket = number * shares.buckets // HASH_RANGE
     if bucket < shares.test:
         return "test"
     return "valid" if bucket >= shares.buckets - shares.valid else "train"
@@ -87,84 +89,105 @@ def split_of(lines: Sequence[str], shares: Shares) -> str:
 def split_files(
     inputs: Sequence[PathLike], langs: Sequence[str], output_dir: PathLike, shares: Shares
 ) -> Dict[str, int]:
-    """Write ``train.LANG``, ``valid.LANG`` and ``test.LANG`` for every file, and ``split.json``.
+    """Write train.LANG, valid.LANG and test.LANG for every file, and split.json.
 
     Args:
-        inputs: the files; line i of each belongs together.
-        langs: the ending of each file's outputs.
-        output_dir: where the outputs go.
-        shares: which hashes go where; a split without a bucket is not written.
+        inputs: files; line i of each belongs together.
+        langs: ending of each file's outputs.
+        output_dir: folder of the outputs.
+        shares: buckets; a split without a bucket is not written.
 
     Returns:
         Lines of each split.
 
     Raises:
-        InputError: bad input, as in :func:`read_parallel`, or a split that was asked for got no line.
+        InputError: bad input, as in :func:`read_parallel`, or a split with buckets got no line.
     """
     _check_langs(inputs, langs)
-    names = shares.wanted()
-    paths = [Path(output_dir) / f"{name}.{lang}" for name in names for lang in langs]
-    counts: Counter = Counter()
-    with atomic_texts(paths, "--output-dir", inputs, empty_ok=True) as files:
-        of_split = {name: files[i * len(langs) : (i + 1) * len(langs)] for i, name in enumerate(names)}
+    splits = shares.splits()
+    paths = [Path(output_dir) / f"{split}.{lang}" for split in splits for lang in langs]
+    counter: Counter = Counter()
+    with atomic_texts(paths, "--output-dir", inputs, empty_ok=True) as opened:
+        files = {}
+        for index, split in enumerate(splits):
+            files[split] = opened[index * len(langs) : (index + 1) * len(langs)]
         for lines in with_progress(read_parallel(inputs, "--inputs"), "split"):
-            name = split_of(lines, shares)
-            counts[name] += 1
-            for file, line in zip(of_split[name], lines):
+            split = split_of(lines, shares)
+            counter[split] += 1
+            for file, line in zip(files[split], lines):
                 file.write(line + "\n")
-        for name in names:
-            if counts[name] == 0:
-                remedy = "smaller shares for the others" if name == "train" else f"a larger share for {name}, or 0"
-                raise InputError(
-                    f"--inputs: no line of {sum(counts.values())} fell into {name}, so nothing was written; "
-                    f"valid: more lines, or {remedy}"
-                )
-    result = {name: counts[name] for name in names}
-    write_manifest(Path(output_dir) / "split.json", "split", asdict(shares), result, inputs, paths)
-    return result
+        counts = {split: counter[split] for split in splits}
+        _check_splits(counts)
+    outputs = Path(output_dir)
+    write_manifest(outputs / "split.json", "split", asdict(shares), counts, inputs, paths)
+    return counts
+
+
+def _check_splits(counts: Dict[str, int]) -> None:
+    for split, count in counts.items():
+        if count == 0:
+            remedy = f"a larger share for {split}, or 0"
+            if split == "train":
+                remedy = "smaller shares for the others"
+            raise InputError(
+                f"--inputs: no line of {sum(counts.values())} fell into {split}, so nothing was "
+                f"written; valid: more lines, or {remedy}"
+            )
 
 
 def _check_langs(inputs: Sequence[PathLike], langs: Sequence[str]) -> None:
     if len(langs) != len(inputs):
-        raise InputError(f"--langs {' '.join(langs)}: {len(langs)} names for {len(inputs)} files; valid: one for each")
+        counts = f"{len(langs)} names for {len(inputs)} files"
+        raise InputError(f"--langs {' '.join(langs)}: {counts}; valid: one for each")
     for index, lang in enumerate(langs):
         if not lang or "/" in lang or lang in langs[:index]:
-            raise InputError(f"--langs: {lang!r}; valid: different names without '/', one for each of --inputs")
+            valid = "different names without '/', one for each of --inputs"
+            raise InputError(f"--langs: {lang!r}; valid: {valid}")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep.split``."""
+    """Return the options of ``python -m data_prep split``."""
     parser = cli.parser("split", __doc__)
-    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help="line i of each belongs together")
-    parser.add_argument("--output-dir", required=True, metavar="DIR", help="gets train.LANG, valid.LANG, test.LANG")
-    parser.add_argument("--langs", nargs="+", metavar="LANG", help="endings of the outputs; default: the inputs'")
-    parser.add_argument("--hash-on", choices=HASH_ON, default="source", help="first file's line, or all")
-    parser.add_argument("--salt", default="", help="another text gives another split")
-    parser.add_argument("--valid-ratio", type=float, metavar="R", help="share of valid in [0, 1)")
-    parser.add_argument("--test-ratio", type=float, metavar="R", help="share of test in [0, 1)")
-    parser.add_argument("--buckets", type=int, metavar="N", help="instead of ratios: number of equal buckets")
-    parser.add_argument("--valid-buckets", type=int, metavar="N", help="buckets of valid (the highest)")
-    parser.add_argument("--test-buckets", type=int, metavar="N", help="buckets of test (the lowest)")
+    text = "parallel text: line i of each file belongs together"
+    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help=text)
+    text = "folder of train.LANG, valid.LANG, test.LANG"
+    parser.add_argument("--output-dir", required=True, metavar="DIR", help=text)
+    text = "endings of the outputs; default: those of the inputs"
+    parser.add_argument("--langs", nargs="+", metavar="LANG", help=text)
+    text = "what is hashed: the line of the first file, or the lines of all files"
+    parser.add_argument("--hash-on", choices=HASH_ON, default="source", help=text)
+    parser.add_argument("--salt", default="", help="text that is hashed too: gives another split")
+    for split, place in (("valid", "highest"), ("test", "lowest")):
+        text = f"share of {split}, in [0, 1)"
+        parser.add_argument(f"--{split}-ratio", type=float, metavar="R", help=text)
+        text = f"buckets of {split} (the {place}), >= 0"
+        parser.add_argument(f"--{split}-buckets", type=int, metavar="N", help=text)
+    text = "number of equal buckets, in place of ratios"
+    parser.add_argument("--buckets", type=int, metavar="N", help=text)
     return parser
 
 
 def shares_from_args(args: argparse.Namespace) -> Shares:
-    """Return the shares that ratios or buckets on the command line ask for.
+    """Return the shares of ratios or buckets on the command line.
 
     Raises:
-        InputError: both kinds or none are given, or a value is out of range.
+        InputError: both kinds or none are set, or a number is out of range.
     """
-    ratios = args.valid_ratio is not None or args.test_ratio is not None
-    bucketed = args.buckets is not None or args.valid_buckets is not None or args.test_buckets is not None
-    if ratios == bucketed:
+    ratios = args.valid_ratio, args.test_ratio
+    buckets = args.buckets, args.valid_buckets, args.test_buckets
+    has_ratios = any(ratio is not None for ratio in ratios)
+    has_buckets = any(number is not None for number in buckets)
+    if has_ratios == has_buckets:
         raise InputError(
-            "give either --valid-ratio and/or --test-ratio, or --buckets with --valid-buckets and/or --test-buckets"
+            "give either --valid-ratio and/or --test-ratio, or --buckets with --valid-buckets "
+            "and/or --test-buckets"
         )
-    if ratios:
-        return shares_from_ratios(args.valid_ratio or 0.0, args.test_ratio or 0.0, args.hash_on, args.salt)
+    if has_ratios:
+        return shares_from_ratios(ratios[0] or 0.0, ratios[1] or 0.0, args.hash_on, args.salt)
     if args.buckets is None:
-        raise InputError("--buckets: missing; valid: how many buckets --valid-buckets and --test-buckets are of")
-    return Shares(args.buckets, args.valid_buckets or 0, args.test_buckets or 0, args.hash_on, args.salt)
+        valid = "the number of buckets that --valid-buckets and --test-buckets are part of"
+        raise InputError(f"--buckets: missing; valid: {valid}")
+    return Shares(args.buckets, buckets[1] or 0, buckets[2] or 0, args.hash_on, args.salt)
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -172,5 +195,4 @@ def main(argv: Optional[List[str]] = None) -> None:
     args = build_parser().parse_args(argv)
     langs = args.langs or [Path(path).suffix.lstrip(".") for path in args.inputs]
     counts = split_files(args.inputs, langs, args.output_dir, shares_from_args(args))
-    listed = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-    cli.say(f"split: {listed} lines in {args.output_dir}")
+    cli.say(f"split: {cli.list_counts(counts)} lines in {args.output_dir}")

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from .. import cli
-from .labels import Labels, listed
 
-MANY_UNKNOWN = 0.2  # a share of <unk> above which pieces, dictionary and text hardly belong together
+MANY_UNKNOWN = 0.2  # share of <unk> above which pieces, dictionary and text hardly fit together
+MAX_LISTED = 10  # labels in a cell
 COLUMNS = (
     "set",
     "rows",
@@ -26,19 +26,19 @@ COLUMNS = (
 
 @dataclass
 class Counts:
-    """What one split of one language had.
+    """Counts of a split of a language.
 
     Attributes:
-        read: rows that were read: sentences, pairs, questions.
+        read: rows of the file: sentences, pairs, questions.
         kept: rows that were written.
         dropped: reason -> rows.
-        notes: what else should be known -> number.
-        words: of the texts that were written, as white space or the format separates them.
-        pieces: of these texts, without ``</s>``.
+        notes: further remarks -> number.
+        words: words of the texts that were written, as white space or the format separates them.
+        pieces: pieces of these texts, without ``</s>``.
         unknown: pieces that are ``<unk>``.
         longest: tokens of the longest row: its pieces and a ``</s>`` for each text.
         too_long: rows with more tokens than ``--max-positions``.
-        unknown_labels: label that train has not -> rows (or words) with it.
+        unknown_labels: label that train lacks -> rows (or words) with it.
     """
 
     read: int = 0
@@ -52,77 +52,92 @@ class Counts:
     too_long: int = 0
     unknown_labels: Counter = field(default_factory=Counter)
 
-    def text(self, words: int, ids: Sequence[int], unknown: int) -> None:
-        """Count a text; ``unknown`` is the id of ``<unk>``."""
+    def add_text(self, words: int, ids: Sequence[int], unknown: int) -> None:
+        """Count a text; `unknown` is the id of ``<unk>``."""
         self.words += words
         self.pieces += len(ids)
         self.unknown += sum(index == unknown for index in ids)
 
-    def length(self, tokens: int, max_positions: int) -> None:
+    def add_length(self, tokens: int, max_positions: int) -> None:
         """Count the tokens of a row."""
         self.longest = max(self.longest, tokens)
         self.too_long += tokens > max_positions
 
     def as_json(self) -> Dict[str, object]:
-        """For the manifest."""
-        return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+        """Return the counts for a manifest."""
+        content = dict(vars(self))
+        for name in ("dropped", "notes", "unknown_labels"):
+            content[name] = dict(content[name])
+        return content
 
-    def dropped_text(self) -> str:
-        """What was dropped, in words; ``0`` for nothing."""
-        return listed(self.dropped) or "0"
+    def describe_dropped(self) -> str:
+        """Return the reasons with their numbers; ``0`` if nothing was dropped."""
+        return list_frequent(self.dropped) or "0"
+
+    def cells(self, name: str) -> List[str]:
+        """Return a row of the table."""
+        return [
+            name,
+            f"{self.read:,}",
+            f"{self.kept:,}",
+            self.describe_dropped(),
+            f"{self.words:,}",
+            f"{self.pieces:,}",
+            f"{self.pieces / self.words:.2f}" if self.words else "-",
+            f"{self.longest:,}",
+            f"{self.too_long:,}",
+            f"{100 * self.unknown / self.pieces:.2f}" if self.pieces else "-",
+            list_frequent(self.unknown_labels) or "0",
+            list_frequent(self.notes) or "-",
+        ]
 
 
-def table(counts: Mapping[str, Counts], max_positions: int) -> List[str]:
+def list_frequent(counts: Mapping[str, int]) -> str:
+    """Return names with their numbers, the most frequent first."""
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    rest = len(names) - MAX_LISTED
+    more = f" and {rest} more" if rest > 0 else ""
+    return ", ".join(f"{name} {counts[name]:,}" for name in names[:MAX_LISTED]) + more
+
+
+def format_table(counts: Mapping[str, Counts], max_positions: int) -> List[str]:
     """Return the lines of a Markdown table, a row for each SPLIT.LANG."""
     rows = [[column.format(max_positions) for column in COLUMNS]]
-    for name, of in counts.items():
-        rows.append(
-            [
-                name,
-                f"{of.read:,}",
-                f"{of.kept:,}",
-                of.dropped_text(),
-                f"{of.words:,}",
-                f"{of.pieces:,}",
-                f"{of.pieces / of.words:.2f}" if of.words else "-",
-                f"{of.longest:,}",
-                f"{of.too_long:,}",
-                f"{100 * of.unknown / of.pieces:.2f}" if of.pieces else "-",
-                listed(of.unknown_labels) or "0",
-                listed(of.notes) or "-",
-            ]
-        )
+    rows += [part.cells(name) for name, part in counts.items()]
     rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]
     return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
 
 
-def warn(name: str, of: Counts) -> None:
-    """Say on standard error what a user should not miss."""
-    if of.unknown_labels:
-        total = sum(of.unknown_labels.values())
-        cli.say(
-            f"nlu: warning: {name}: {total:,} labels that train has not, kept as <unk>: {listed(of.unknown_labels)}"
-        )
-    if of.unknown > MANY_UNKNOWN * of.pieces:
-        share = 100 * of.unknown / of.pieces
-        cli.say(
-            f"nlu: warning: {name}: {share:.1f} % of the pieces are <unk>; do model, dictionary and text belong together?"
-        )
+def warn(name: str, counts: Counts) -> None:
+    """Print on standard error what a user should not miss."""
+    if counts.unknown_labels:
+        total, listed = sum(counts.unknown_labels.values()), list_frequent(counts.unknown_labels)
+        problem = f"{total:,} labels that train has not, kept as <unk>: {listed}"
+        cli.say(f"nlu: warning: {name}: {problem}")
+    if counts.unknown > MANY_UNKNOWN * counts.pieces:
+        share = 100 * counts.unknown / counts.pieces
+        hint = "do model, dictionary and text belong together?"
+        cli.say(f"nlu: warning: {name}: {share:.1f} % of the pieces are <unk>; {hint}")
 
 
-def page(verb: str, counts: Mapping[str, Counts], max_positions: int, labels: Optional[Labels]) -> str:
-    """Return README.md of a data-bin."""
+def format_page(
+    verb: str, counts: Mapping[str, Counts], max_positions: int, labels: Optional[Sequence[str]]
+) -> str:
+    """Return README.md of a data-bin folder."""
     lines = [
         f"# A data-bin for understanding ({verb})",
         "",
-        "Written by `python -m data_prep.nlu`; `manifest.json` has its options and the hashes of all files. Tokens are pieces "
-        f"and a `</s>` for each text; rows longer than {max_positions} are only counted here: the tasks cut or window them.",
+        "Written by `python -m data_prep.nlu`; `manifest.json` has its options and the hashes of "
+        "all files. Tokens are pieces "
+        f"and a `</s>` for each text; rows longer than {max_positions} are only counted here: "
+        "the tasks cut or window them.",
         "",
-        *table(counts, max_positions),
+        *format_table(counts, max_positions),
     ]
     if labels is not None:
-        numbered = ", ".join(f"{number} `{name}`" for number, name in enumerate(labels.names))
-        lines += ["", f"{len(labels.names)} labels (`--num-classes {len(labels.names)}` for stock tasks): {numbered}."]
+        numbered = ", ".join(f"{number} `{name}`" for number, name in enumerate(labels))
+        option = f"`--num-classes {len(labels)}` for stock tasks"
+        lines += ["", f"{len(labels)} labels ({option}): {numbered}."]
     return "\n".join(lines) + "\n"

@@ -12,19 +12,20 @@ from .sources import TEST, TRAIN, TRANSLATE
 LANG = "{lang}"
 TRAIN_LANGUAGE = "en"  # of files whose names have no language
 SENTENCES, RANKING, TAGS, QUESTIONS = "sentences", "ranking", "tags", "questions"
+NO_TRANSLATIONS = "XTREME publishes none where every word has a label, and XGLUE none at all"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One task of a collection.
+    """A task of a collection.
 
     Args:
-        verb: what it becomes.
-        files: split -> file below the folder of the collection, with ``{lang}`` where the language stands.
-        options: what the options have to be, where the command line does not say otherwise.
-        translations: places of the machine translations of train below the folder, the first one with files counts;
-            none: there are no translations.
-        translation_options: as ``options``, for the translations.
+        verb: kind of data-bin that it becomes.
+        files: split -> file below the folder of the collection, with ``{lang}`` for the language.
+        options: defaults of the command line's options.
+        translations: places of the machine translations of train below the folder; the first one
+            with files counts; none: there are no translations.
+        translation_options: as `options`, for the translations.
         optional: splits that may be absent.
     """
 
@@ -36,127 +37,176 @@ class Layout:
     optional: Tuple[str, ...] = ()
 
     def sources(
-        self, name: str, folder: PathLike, languages: Sequence[str], training: Sequence[str], translate: bool = False
+        self,
+        name: str,
+        folder: PathLike,
+        languages: Sequence[str],
+        training: Sequence[str],
+        translate: bool = False,
     ) -> List[str]:
-        """Return SPLIT.LANG=FILE for every file that is there. Test files of tags without tags are left out.
+        """Return SPLIT.LANG=FILE for every file. Test files of tags without tags are left out.
 
         Args:
-            name: of the layout, for messages.
-            folder: of the collection.
-            languages: of valid and test; none: every one that is found.
-            training: of train, whose labels are gold.
-            translate: whether the machine translations of train are read too.
+            name: name of the layout, for messages.
+            folder: folder of the collection.
+            languages: languages of valid and test; none: all.
+            training: languages of train, whose labels are gold.
+            translate: read the machine translations of train too.
 
         Raises:
-            InputError: a split without a file, or a language that was asked for and is found in no split; no
-                translations.
+            InputError: a split without a file, a language that is in no split, no translations.
         """
-        found: Dict[str, str] = {}
+        sources: Dict[str, str] = {}
         for split, pattern in self.files.items():
-            wanted = training if split == TRAIN else languages
-            there = {lang: path for lang, path in _found(Path(folder), pattern).items() if not wanted or lang in wanted}
-            untagged = [
-                lang for lang, path in there.items() if split == TEST and self.verb == TAGS and not _has_tags(path)
-            ]
+            choice = training if split == TRAIN else languages
+            files = _list_files(Path(folder), pattern)
+            files = {lang: path for lang, path in files.items() if not choice or lang in choice}
+            untagged = []
+            if split == TEST and self.verb == TAGS:
+                untagged = [lang for lang, path in files.items() if not _has_tags(path)]
             if untagged:
-                cli.say(f"nlu: {name}: test files without tags are left out: {', '.join(untagged)}")
-            there = {lang: path for lang, path in there.items() if lang not in untagged}
-            if not there and not untagged and split not in self.optional and (split == TRAIN or LANG in pattern):
-                listed = f" for {', '.join(wanted)}" if wanted else ""
-                raise InputError(f"--folder {folder}: no {pattern}{listed}; valid: the folder of {name.split('-')[0]}")
-            found.update({f"{split}.{lang}": str(path) for lang, path in there.items()})
+                listed = ", ".join(untagged)
+                cli.say(f"nlu: {name}: test files without tags are left out: {listed}")
+            is_needed = split not in self.optional and (split == TRAIN or LANG in pattern)
+            if is_needed and not files:
+                listed = f" for {', '.join(choice)}" if choice else ""
+                valid = f"the folder of {name.split('-')[0]}"
+                raise InputError(f"--folder {folder}: no {pattern}{listed}; valid: {valid}")
+            for lang, path in files.items():
+                if lang not in untagged:
+                    sources[f"{split}.{lang}"] = str(path)
         if translate:
-            found.update(self._translations(name, Path(folder)))
-        lost = [lang for lang in languages if not any(key.endswith(f".{lang}") for key in found)]
-        if lost:
-            raise InputError(
-                f"--languages {','.join(languages)}: {', '.join(lost)} is in no file of {name} below {folder}"
-            )
-        return [f"{key}={path}" for key, path in found.items()]
+            sources.update(self._translations(name, Path(folder)))
+        found = {key.partition(".")[2] for key in sources}
+        missing = [lang for lang in languages if lang not in found]
+        if missing:
+            problem = f"{', '.join(missing)} is in no file of {name} below {folder}"
+            raise InputError(f"--languages {','.join(languages)}: {problem}")
+        return [f"{key}={path}" for key, path in sources.items()]
 
     def _translations(self, name: str, folder: Path) -> Dict[str, str]:
         """Return translate.LANG -> file."""
+        option = f"--train-languages {TRANSLATE}"
         if not self.translations:
-            raise InputError(
-                f"--train-languages {TRANSLATE}: {name} has no machine translations: {NO_TRANSLATIONS}; valid: {TRAIN_LANGUAGE}"
-            )
+            problem = f"{name} has no machine translations: {NO_TRANSLATIONS}"
+            raise InputError(f"{option}: {problem}; valid: {TRAIN_LANGUAGE}")
         for pattern in self.translations:
-            there = {lang: path for lang, path in _found(folder, pattern).items() if lang != TRAIN_LANGUAGE}
-            if there:
-                return {f"{TRANSLATE}.{lang}": str(path) for lang, path in there.items()}
+            files = _list_files(folder, pattern)
+            files.pop(TRAIN_LANGUAGE, None)
+            if files:
+                return {f"{TRANSLATE}.{lang}": str(path) for lang, path in files.items()}
         raise InputError(
-            f"--train-languages {TRANSLATE}: no {' or '.join(self.translations)} below {folder}; valid: {TRAIN_LANGUAGE}, or the "
-            "files of xtreme_translations there"
+            f"{option}: no {' or '.join(self.translations)} below {folder}; "
+            f"valid: {TRAIN_LANGUAGE}, or the files of xtreme_translations there"
         )
 
 
 def _has_tags(path: Path) -> bool:
-    """Return whether the first line of a file has a second column."""
+    """Return True if the first line with text has a second column."""
     with open(path, encoding="utf-8", errors="replace") as file:
-        first = next((line.rstrip("\n") for line in file if line.strip()), "")
+        first = next((line for line in file if line.strip()), "")
     return len(first.split()) > 1
 
 
-def _found(folder: Path, pattern: str) -> Dict[str, Path]:
-    """Language -> file."""
+def _list_files(folder: Path, pattern: str) -> Dict[str, Path]:
+    """Return language -> file."""
     if LANG not in pattern:
-        return {TRAIN_LANGUAGE: folder / pattern} if (folder / pattern).is_file() else {}
-    parts = [re.escape(part) for part in pattern.split(LANG)]
-    shape = re.compile(parts[0] + "(?P<lang>[A-Za-z0-9_-]+)" + "(?P=lang)".join(parts[1:]))
-    matches = (
-        (shape.fullmatch(path.relative_to(folder).as_posix()), path) for path in folder.glob(pattern.replace(LANG, "*"))
-    )
-    return {
-        match["lang"]: path for match, path in sorted(matches, key=lambda pair: pair[1]) if match and path.is_file()
-    }
+        path = folder / pattern
+        return {TRAIN_LANGUAGE: path} if path.is_file() else {}
+    head, *rest = [re.escape(part) for part in pattern.split(LANG)]
+    shape = re.compile(head + "(?P<lang>[A-Za-z0-9_-]+)" + "(?P=lang)".join(rest))
+    files = {}
+    for path in sorted(folder.glob(pattern.replace(LANG, "*"))):
+        match = shape.fullmatch(path.relative_to(folder).as_posix())
+        if match and path.is_file():
+            files[match["lang"]] = path
+    return files
 
 
-def _xglue_table(task: str) -> Dict[str, str]:
-    upper = task.upper()
-    return {
-        split: f"{upper}/xglue.{task}.{LANG}.{ending}"
-        for split, ending in (("train", "train"), ("valid", "dev"), ("test", "test"))
-    }
+def layout_named(name: str, verb: str) -> Layout:
+    """Return a layout.
+
+    Raises:
+        InputError: no such layout, or one of another verb.
+    """
+    layout = LAYOUTS.get(name)
+    if layout is None or layout.verb != verb:
+        valid = ", ".join(layouts_of(verb))
+        hint = f" (it is for {layout.verb})" if layout is not None else ""
+        raise InputError(f"--layout {name}{hint}: valid with {verb}: {valid}")
+    return layout
+
+
+def layouts_of(verb: str) -> List[str]:
+    """Return the names of the layouts of a verb."""
+    return [name for name, layout in LAYOUTS.items() if layout.verb == verb]
+
+
+# ---- The layouts. ----
+
+
+def _xglue(stem: str) -> Dict[str, str]:
+    endings = {"train": "train", "valid": "dev", "test": "test"}
+    return {split: f"{stem}.{LANG}.{ending}" for split, ending in endings.items()}
 
 
 def _xglue_tags(folder: str) -> Dict[str, str]:
-    return {
-        split: f"{folder}/{LANG}.{ending}" for split, ending in (("train", "train"), ("valid", "dev"), ("test", "test"))
-    }
+    endings = {"train": "train", "valid": "dev", "test": "test"}
+    return {split: f"{folder}/{LANG}.{ending}" for split, ending in endings.items()}
 
 
-def _xtreme(folder: str, *endings: str) -> Dict[str, str]:
-    splits = {"train": "train", "dev": "valid", "test": "test"}
-    return {splits[ending]: f"{folder}/{ending}-{LANG}.tsv" for ending in endings}
+def _xtreme(folder: str) -> Dict[str, str]:
+    endings = {"train": "train", "valid": "dev", "test": "test"}
+    return {split: f"{folder}/{ending}-{LANG}.tsv" for split, ending in endings.items()}
 
 
 def _translated_pairs(task: str) -> Tuple[str, ...]:
-    """Return where XTREME's translations of sentence pairs may be."""
+    """Return the possible places of XTREME's translations of sentence pairs."""
     name = f"translate-train/en-{LANG}-translated.tsv"
     lower = task.lower()
-    return f"xtreme_translations/{task}/{name}", f"{lower}/{name}", f"{lower}/{lower}.translate.train.en-{LANG}.tsv"
+    old_name = f"{lower}/{lower}.translate.train.en-{LANG}.tsv"
+    return f"xtreme_translations/{task}/{name}", f"{lower}/{name}", old_name
 
 
-_PAIR = {"text": "1,2", "label": "3"}
+def _translated_questions(folder: str, task: str, stem: str) -> Tuple[str, ...]:
+    """Return the possible places of XTREME's translations of questions."""
+    name = f"{stem}.translate.train.en-{LANG}.json"
+    return (
+        f"xtreme_translations/{task}/translate-train/{name}",
+        f"{folder}/translate-train/{name}",
+        f"{folder}/{name}",
+    )
+
+
+def _mlqa(folder: str, split: str) -> str:
+    return f"{folder}/MLQA_V1/{split}/{split}-context-{LANG}-question-{LANG}.json"
+
+
 _SQUAD = "train-v1.1.json"
-NO_TRANSLATIONS = "XTREME publishes none where every word has a label, and XGLUE none at all"
-_TRANSLATED_PAIR = {"text": "3,4", "label": "5", "csv": False}  # behind the English pair
-_SQUAD_TRANSLATED = (
-    f"xtreme_translations/SQuAD/translate-train/squad.translate.train.en-{LANG}.json",
-    f"squad/translate-train/squad.translate.train.en-{LANG}.json",
-    f"squad/squad.translate.train.en-{LANG}.json",
-)
-_MLQA = "{split}/{split}-context-" + LANG + "-question-" + LANG + ".json"
+_PAIR = {"text": "1,2", "label": "3"}
+_TRANSLATED_PAIR = {"text": "3,4", "label": "5", "csv": False}  # after the English pair
+_RENAMED = {"label_map": "contradictory=contradiction"}
+_SQUAD_TRANSLATED = _translated_questions("squad", "SQuAD", "squad")
 
+# XTREME's scripts take the tags out of the test files of its tagging tasks: such files are left
+# out. TyDiQA-GoldP has no test. The scripts also empty the answers of XQuAD, of MLQA's test and of
+# TyDiQA's dev, and take the labels out of XNLI's and PAWS-X's test: put the original files in
+# their place.
 LAYOUTS: Dict[str, Layout] = {
-    "xglue-nc": Layout(SENTENCES, _xglue_table("nc"), _PAIR),
-    "xglue-qam": Layout(SENTENCES, _xglue_table("qam"), _PAIR),
-    "xglue-qadsm": Layout(SENTENCES, _xglue_table("qadsm"), {"text": "1,2+3", "label": "4"}),
-    "xglue-wpr": Layout(RANKING, _xglue_table("wpr"), {"text": "1,2+3", "label": "4", "query": "1"}),
+    "xglue-nc": Layout(SENTENCES, _xglue("NC/xglue.nc"), _PAIR),
+    "xglue-qam": Layout(SENTENCES, _xglue("QAM/xglue.qam"), _PAIR),
+    "xglue-qadsm": Layout(SENTENCES, _xglue("QADSM/xglue.qadsm"), {"text": "1,2+3", "label": "4"}),
+    "xglue-wpr": Layout(
+        RANKING, _xglue("WPR/xglue.wpr"), {"text": "1,2+3", "label": "4", "query": "1"}
+    ),
     "xglue-xnli": Layout(
         SENTENCES,
-        {"train": f"XNLI/multinli.train.{LANG}.tsv", "valid": f"XNLI/{LANG}.dev", "test": f"XNLI/{LANG}.test"},
-        {**_PAIR, "header": "train", "label_map": "contradictory=contradiction"},
+        {
+            "train": f"XNLI/multinli.train.{LANG}.tsv",
+            "valid": f"XNLI/{LANG}.dev",
+            "test": f"XNLI/{LANG}.test",
+        },
+        {**_PAIR, "header": "train", **_RENAMED},
     ),
     "xglue-pawsx": Layout(
         SENTENCES,
@@ -173,37 +223,41 @@ LAYOUTS: Dict[str, Layout] = {
         QUESTIONS,
         {
             "train": f"MLQA/squad1.1/{_SQUAD}",
-            "valid": "MLQA/MLQA_V1/" + _MLQA.replace("{split}", "dev"),
-            "test": "MLQA/MLQA_V1/" + _MLQA.replace("{split}", "test"),
+            "valid": _mlqa("MLQA", "dev"),
+            "test": _mlqa("MLQA", "test"),
         },
     ),
     "xtreme-xnli": Layout(
         SENTENCES,
-        _xtreme("xnli", "train", "dev", "test"),
+        _xtreme("xnli"),
         {**_PAIR, "csv": True},
         _translated_pairs("XNLI"),
-        {**_TRANSLATED_PAIR, "label_map": "contradictory=contradiction"},
+        {**_TRANSLATED_PAIR, **_RENAMED},
     ),
     "xtreme-pawsx": Layout(
         SENTENCES,
-        _xtreme("pawsx", "train", "dev", "test"),
+        _xtreme("pawsx"),
         {**_PAIR, "csv": True},
         _translated_pairs("PAWSX"),
         _TRANSLATED_PAIR,
     ),
-    "xtreme-panx": Layout(TAGS, _xtreme("panx", "train", "dev", "test"), optional=(TEST,)),
-    "xtreme-udpos": Layout(TAGS, _xtreme("udpos", "train", "dev", "test"), optional=(TEST,)),
+    "xtreme-panx": Layout(TAGS, _xtreme("panx"), optional=(TEST,)),
+    "xtreme-udpos": Layout(TAGS, _xtreme("udpos"), optional=(TEST,)),
     "xtreme-xquad": Layout(
         QUESTIONS,
-        {"train": f"squad/{_SQUAD}", "valid": "squad/dev-v1.1.json", "test": f"xquad/xquad.{LANG}.json"},
+        {
+            "train": f"squad/{_SQUAD}",
+            "valid": "squad/dev-v1.1.json",
+            "test": f"xquad/xquad.{LANG}.json",
+        },
         translations=_SQUAD_TRANSLATED,
     ),
     "xtreme-mlqa": Layout(
         QUESTIONS,
         {
             "train": f"squad/{_SQUAD}",
-            "valid": "mlqa/MLQA_V1/" + _MLQA.replace("{split}", "dev"),
-            "test": "mlqa/MLQA_V1/" + _MLQA.replace("{split}", "test"),
+            "valid": _mlqa("mlqa", "dev"),
+            "test": _mlqa("mlqa", "test"),
         },
         translations=_SQUAD_TRANSLATED,
     ),
@@ -213,29 +267,6 @@ LAYOUTS: Dict[str, Layout] = {
             "train": f"tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{LANG}.train.json",
             "valid": f"tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{LANG}.dev.json",
         },
-        translations=(
-            f"xtreme_translations/TyDiQA-GoldP/translate-train/tydiqa.translate.train.en-{LANG}.json",
-            f"tydiqa/translate-train/tydiqa.translate.train.en-{LANG}.json",
-            f"tydiqa/tydiqa.translate.train.en-{LANG}.json",
-        ),
+        translations=_translated_questions("tydiqa", "TyDiQA-GoldP", "tydiqa"),
     ),
 }
-"""XTREME's scripts take the tags out of the test files of its tagging tasks: such files are left out.
-
-TyDiQA-GoldP has no test. The scripts also empty the answers of XQuAD, of MLQA's test and of TyDiQA's dev,
-and take the labels out of XNLI's and PAWS-X's test: put the original files in their place.
-"""
-
-
-def layout_named(name: str, verb: str) -> Layout:
-    """Return a layout.
-
-    Raises:
-        InputError: no such layout, or one of another verb.
-    """
-    layout = LAYOUTS.get(name)
-    if layout is None or layout.verb != verb:
-        valid = ", ".join(key for key, of in LAYOUTS.items() if of.verb == verb)
-        other = f" (it is for {layout.verb})" if layout is not None else ""
-        raise InputError(f"--layout {name}{other}: valid with {verb}: {valid}")
-    return layout

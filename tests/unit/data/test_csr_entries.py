@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fairseq.data import Dictionary
 
-from data_prep.pieces.models import load_model
+from data_prep.pieces.segmenters import load_model
 from fairseq_plugins.data.csr_entries import NONE, Entries, WordEncoder
 from tests import csr_builders as csr
 from tests import nlu_bins

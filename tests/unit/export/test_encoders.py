@@ -12,7 +12,7 @@ from fairseq import tasks
 from omegaconf import OmegaConf
 from torch.testing import assert_close
 
-from data_prep.understanding.segmenters import SentencePieces
+from data_prep.pieces.segmenters import SentencePiece
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
 from fairseq_plugins.data.question_dataset import QuestionDataset, QuestionSet
@@ -61,10 +61,10 @@ class Trained:
         self.path = folder / "model.pt"
         entries = {"cfg": {"model": self.model.args, "task": config}, "task_state": self.task.state_dict()}
         save_checkpoint(start_state(self.model.state_dict(), **entries), self.path)
-        self.segmenter = SentencePieces(folder / "data" / "sentencepiece.bpe.model")
+        self.segmenter = SentencePiece(folder / "data" / "sentencepiece.bpe.model")
 
     def ids(self, text):
-        return torch.tensor([self.task.dictionary.index(piece) for piece in self.segmenter.encode([text])[0]])
+        return torch.tensor([self.task.dictionary.index(piece) for piece in next(self.segmenter.encode([text]))])
 
     def row(self, texts, language=None):
         texts = (texts,) if isinstance(texts, str) else texts

@@ -9,7 +9,7 @@ from fairseq import options as command_line
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
 
-from data_prep.pieces.models import load_model
+from data_prep.pieces.segmenters import load_model
 from fairseq_plugins.data import csr_lexicon
 from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset
 from fairseq_plugins.tasks.code_switching_restore import reset_moments

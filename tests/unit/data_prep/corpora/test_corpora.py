@@ -12,7 +12,7 @@ import pytest
 
 from data_prep.corpora import collections as corpora
 from data_prep.corpora import extract, iwslt14, ted, wmt14
-from data_prep.corpora.segments import resolve
+from data_prep.corpora.segments import resolve_entities
 from data_prep.files import sha256
 from data_prep.io import read_json
 from tests.unit.data_prep.files import refused, tree
@@ -228,8 +228,8 @@ def test_ml50(repo_root, tmp_path):
 
 
 def test_entities_are_resolved_once_and_where_they_end():
-    assert resolve(" &quot;a&quot; &#91;b&#93; &#x41; &amp;quot;") == '"a" [b] A &quot;'
-    assert resolve("AT&T, R&amp;D &copy 2014, a &lt b") == "AT&T, R&D &copy 2014, a &lt b"
+    assert resolve_entities(" &quot;a&quot; &#91;b&#93; &#x41; &amp;quot;") == '"a" [b] A &quot;'
+    assert resolve_entities("AT&T, R&amp;D &copy 2014, a &lt b") == "AT&T, R&D &copy 2014, a &lt b"
 
 
 def test_fetching_goes_on_where_it_stopped(ted_archive, repo_root, tmp_path):

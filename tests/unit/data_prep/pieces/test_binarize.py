@@ -15,14 +15,15 @@ from tests.unit.data_prep.files import refused, tree
 SPLITS = ["train", "test1", "held"]
 
 
-def fake_fairseq(sources, pair, splits, dictionary, folder, workers, label):
-    vocabulary = Dictionary.load(str(dictionary))
+def fake_fairseq(job, folder):
+    pair, sources = job.pair, job.sources()
+    vocabulary = Dictionary.load(str(job.dictionary))
     folder.mkdir()
-    for _, split, written in binarize._given_and_written(splits):
+    for name in binarize._fairseq_names(job.splits):
         for lang in pair:
-            stem = str(folder / f"{written}.{pair[0]}-{pair[1]}.{lang}")
+            stem = str(folder / f"{name.output}.{pair[0]}-{pair[1]}.{lang}")
             builder = indexed_dataset.make_builder(stem + ".bin", impl="mmap", vocab_size=len(vocabulary))
-            for line in sources[f"{split}.{lang}"].read_text().splitlines():
+            for line in sources[f"{name.split}.{lang}"].read_text().splitlines():
                 builder.add_item(vocabulary.encode_line(line, add_if_not_exist=False))
             builder.finalize(stem + ".idx")
     for lang in pair:
@@ -34,9 +35,9 @@ def work(tmp_path, monkeypatch):
     """Pieces of three languages and three splits, and a list that grows with every run of fairseq-preprocess."""
     runs = []
 
-    def counted(sources, pair, *rest):
-        runs.append(pair)
-        fake_fairseq(sources, pair, *rest)
+    def counted(job, output):
+        runs.append(job.pair)
+        fake_fairseq(job, output)
 
     monkeypatch.setattr(binarize, "_run_fairseq", counted)
     for number, split in enumerate(SPLITS):
@@ -98,8 +99,8 @@ def test_a_kill_at_any_move_is_made_good_by_the_next_run(work, monkeypatch, mome
 def test_lost_sentences_are_noticed(work, monkeypatch):
     folder, _ = work
 
-    def lossy(sources, pair, splits, dictionary, output, workers, label):
-        fake_fairseq(sources, pair, splits, dictionary, output, workers, label)
+    def lossy(job, output):
+        fake_fairseq(job, output)
         for ending in (".en.bin", ".en.idx"):  # the smaller set under the name of the larger one
             os.replace(output / f"train.en-de{ending}", output / f"test1.en-de{ending}")
             os.link(output / f"test1.en-de{ending}", output / f"train.en-de{ending}")

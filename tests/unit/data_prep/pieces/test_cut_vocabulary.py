@@ -17,6 +17,7 @@ import fairseq_plugins  # noqa: F401  makes stock fairseq read checkpoints with 
 from data_prep.io import read_json
 from data_prep.pieces import cut_vocabulary as verb
 from data_prep.pieces import spm
+from data_prep.pieces.encode import apply_files
 from data_prep.pieces.manifest import check_manifest
 from fairseq_plugins import checkpoints
 from fairseq_plugins.checkpoints import read_checkpoint
@@ -150,7 +151,7 @@ def test_text_with_its_sentencepiece_model(tmp_path):
     out = cut(tmp_path, path, "--text", f"{tmp_path}/some", *model)
     assert (out / "sentencepiece.bpe.model").read_bytes() == (tmp_path / "m").read_bytes()
     assert 1 < len(lines(out / "dict.txt")) < 37
-    counts = spm.apply(tmp_path / "m", [tmp_path / "some"], [tmp_path / "p"], out / "dict.txt")["p"]
+    counts = apply_files("spm", tmp_path / "m", [tmp_path / "some"], [tmp_path / "p"], out / "dict.txt")["p"]
     assert counts["unknown"] == 0
 
 

@@ -9,11 +9,11 @@ from fairseq.data.encoders.fastbpe import fastBPE as StockFastBPE
 from subword_nmt import apply_bpe, learn_bpe
 
 from data_prep.io import read_json
-from data_prep.pieces import bpe, spm
-from data_prep.pieces import codes as bpe_codes
-from data_prep.pieces import models as pieces
-from data_prep.pieces.models import read_dictionary
-from data_prep.pieces.spm_train import TrainOptions, train
+from data_prep.pieces import bpe, segmenters, spm
+from data_prep.pieces.codes import load_codes, read_codes
+from data_prep.pieces.dictionary import read_dictionary
+from data_prep.pieces.encode import apply_files
+from data_prep.pieces.spm import TrainOptions, train
 from tests.nlu_bins import train_model, write
 from tests.unit.data_prep.files import lines, refused
 
@@ -54,11 +54,11 @@ def test_training_repeats_itself_byte_for_byte(trained, tmp_path):
 
 def test_fairseq_reads_the_pieces_as_the_ids_of_the_model(trained, tmp_path):
     spm.main(["apply", "--model", f"{trained}/text.model", "--inputs", f"{trained}/text", "--outputs", f"{tmp_path}/p"])
-    model, dictionary = pieces.load_model(trained / "text.model"), Dictionary.load(str(trained / "dict.txt"))
+    model, dictionary = segmenters.load_model(trained / "text.model"), Dictionary.load(str(trained / "dict.txt"))
     assert len(dictionary) == 57 + 4
     assert [dictionary[i] for i in range(6)] == ["<s>", "<pad>", "</s>", "<unk>", "<2de>", "<2fr>"]
     assert all(dictionary.index(model.id_to_piece(i)) == i + 1 for i in range(3, 60))
-    assert pieces.read_dictionary(trained / "dict.txt") == pieces.model_pieces(model)
+    assert read_dictionary(trained / "dict.txt") == segmenters.model_pieces(model)
     found = lines(tmp_path / "p")
     assert len(found) == 300
     for text, line in zip(sentences(), found):
@@ -71,13 +71,13 @@ def test_text_survives_the_way_there_and_back(trained, tmp_path, model_type):
     model = tmp_path / "m"
     train([trained / "text"], model, tmp_path / "d", TrainOptions(50, model_type, user_symbols=("<2de>",)))
     text = [*sentences(20, seed=9), "<2de>kalo mi", "", "\u4f60 unseen 42"]
-    counts = spm.apply(model, [write(tmp_path / "in", *text)], [tmp_path / "pieces"])["pieces"]
+    counts = apply_files("spm", model, [write(tmp_path / "in", *text)], [tmp_path / "pieces"])["pieces"]
     spm.main(["decode", "--model", str(model), "--inputs", f"{tmp_path}/pieces", "--outputs", f"{tmp_path}/out"])
     assert lines(tmp_path / "out") == text
     encoded = lines(tmp_path / "pieces")
     assert "<2de>" in encoded[20].split()
-    in_batches = pieces.encode_lines(pieces.load_model(model), text * 50)  # more than one batch
-    assert [" ".join(found) for found in in_batches] == encoded * 50 and len(text) * 50 > pieces.BATCH_LINES
+    in_batches = segmenters.SentencePiece(model).encode(text * 50)  # more than one batch
+    assert [" ".join(found) for found in in_batches] == encoded * 50 and len(text) * 50 > segmenters.BATCH_LINES
     sizes = [len(line.split()) for line in encoded]
     expected = {"lines": 23, "without_pieces": 1, "pieces": sum(sizes), "longest": max(sizes)}
     assert expected.items() <= counts.items() and counts["unknown"] >= 3
@@ -113,7 +113,7 @@ def test_files_are_made_again_when_what_they_are_made_from_changes(trained, tmp_
         (tmp_path / name).write_bytes((trained / name).read_bytes())
     text, out = write(tmp_path / "text", "kalo mi"), tmp_path / "out"
     arguments = {"dictionary": tmp_path / "dict.txt", "max_unknown": 1.0, "steps": tmp_path / "steps"}
-    spm.apply(tmp_path / "text.model", [text], [out], **arguments)
+    apply_files("spm", tmp_path / "text.model", [text], [out], **arguments)
     if change == "text":
         write(text, "mi kalo mi")
     elif change == "model":
@@ -125,20 +125,20 @@ def test_files_are_made_again_when_what_they_are_made_from_changes(trained, tmp_
     elif change == "no dict":
         arguments["dictionary"] = None
     capsys.readouterr()
-    again = spm.apply(tmp_path / "text.model", [text], [out], **arguments)
+    again = apply_files("spm", tmp_path / "text.model", [text], [out], **arguments)
     assert ("unchanged, skipped" in capsys.readouterr().err) == (change is None)
-    scratch = spm.apply(tmp_path / "text.model", [text], [tmp_path / "scratch" / "out"], **{**arguments, "steps": None})
+    scratch = apply_files("spm", tmp_path / "text.model", [text], [tmp_path / "scratch" / "out"], **{**arguments, "steps": None})
     assert again == scratch and out.read_bytes() == (tmp_path / "scratch" / "out").read_bytes()
 
 
 def test_models_and_dictionaries_that_are_none(trained, tmp_path):
-    refused("text: not a sentencepiece model", pieces.load_model, trained / "text")
+    refused("text: not a sentencepiece model", segmenters.load_model, trained / "text")
     for content, message in (
         (["a 1", "b"], "line 2: 'b'; valid: a piece, one space, a count"),
         (["a 1", "<s> 1"], "line 2: lists <s>; valid: the pieces without <s> <pad> </s> <unk>"),
         (["a 1", "a 1"], "line 2: 'a' is listed twice"),
     ):
-        refused(message, pieces.read_dictionary, write(tmp_path / "dict.txt", *content))
+        refused(message, read_dictionary, write(tmp_path / "dict.txt", *content))
 
 
 def test_learning_is_subword_nmts_repeats_itself_and_leaves_a_manifest(trained, tmp_path):
@@ -147,22 +147,22 @@ def test_learning_is_subword_nmts_repeats_itself_and_leaves_a_manifest(trained, 
     plain = io.StringIO()
     learn_bpe.learn_bpe(sentences(), plain, 40)
     expected = [tuple(line.split()) for line in plain.getvalue().split("\n")[1:-1]]
-    assert bpe_codes.read_codes(trained / "codes") == expected
+    assert read_codes(trained / "codes") == expected
     assert read_json(tmp_path / "codes.json")["counts"] == counts
 
 
 def test_pieces_are_those_of_subword_nmt_and_of_fairseq(trained, tmp_path):
     text = [*sentences(50, seed=9), "Unseen wörds 42 \u4f60\u597d", "", "a", "spaced   out \u00a0 words"]
     plain = [" ".join(line.split()) for line in text]
-    counts = bpe.apply(trained / "codes", [write(tmp_path / "in", *text)], [tmp_path / "out"])["out"]
+    counts = apply_files("bpe", trained / "codes", [write(tmp_path / "in", *text)], [tmp_path / "out"])["out"]
     found = lines(tmp_path / "out")
-    merges = [" ".join(merge) for merge in bpe_codes.read_codes(trained / "codes")]
+    merges = [" ".join(merge) for merge in read_codes(trained / "codes")]
     peer = apply_bpe.BPE(io.StringIO("\n".join(["#version: 0.2", *merges]) + "\n"))
     assert found == [peer.process_line(line) for line in plain]
     stock = StockFastBPE(type("cfg", (), {"bpe_codes": str(trained / "codes")}))  # fairseq's --bpe fastbpe
     assert found == [stock.encode(line) for line in plain]
-    in_batches = bpe_codes.encode_lines(bpe_codes.load_codes(trained / "codes"), text * 20)  # more than one batch
-    assert [" ".join(pieces) for pieces in in_batches] == found * 20 and len(found) * 20 > bpe_codes.BATCH_LINES
+    in_batches = segmenters.Codes(trained / "codes").encode(text * 20)  # more than one batch
+    assert [" ".join(pieces) for pieces in in_batches] == found * 20 and len(found) * 20 > segmenters.BATCH_LINES
     assert (counts["lines"], counts["without_pieces"]) == (len(text), 1)
     assert counts["pieces"] == sum(len(line.split()) for line in found)
     bpe.main(["decode", "--codes", f"{trained}/codes", "--inputs", f"{tmp_path}/out", "--outputs", f"{tmp_path}/back"])
@@ -170,13 +170,13 @@ def test_pieces_are_those_of_subword_nmt_and_of_fairseq(trained, tmp_path):
 
 
 def test_every_released_form_gives_the_same_pieces(trained, tmp_path):
-    merges = bpe_codes.read_codes(trained / "codes")
+    merges = read_codes(trained / "codes")
     plain = [f"{a} {b}" for a, b in merges]
     forms = {"xlm": [f"{a} {b} {1000 - i}" for i, (a, b) in enumerate(merges)], "no header": plain}
     forms.update({"subword-nmt": ["#version: 0.2", *plain], "gpt": ["#version: 0.2", *plain, ""]})
     for name, form in forms.items():
-        assert bpe_codes.read_codes(write(tmp_path / name, *form)) == merges
-        bpe.apply(tmp_path / name, [trained / "text"], [tmp_path / f"{name}.pieces"])
+        assert read_codes(write(tmp_path / name, *form)) == merges
+        apply_files("bpe", tmp_path / name, [trained / "text"], [tmp_path / f"{name}.pieces"])
     (result,) = {(tmp_path / f"{name}.pieces").read_bytes() for name in forms}
     assert b"@@ " in result
 
@@ -189,11 +189,11 @@ def test_codes_that_fastbpe_would_misread_are_refused(tmp_path):
         (["a b c"], "line 1: 'a b c'; valid"),
         (["a  b"], "line 1: 'a  b'; valid"),
     ):
-        refused(message, bpe_codes.load_codes, write(tmp_path / "codes", *codes))
+        refused(message, load_codes, write(tmp_path / "codes", *codes))
 
 
 def test_dictionary_is_fairseqs(trained, tmp_path):
-    bpe.apply(trained / "codes", [trained / "text"], [tmp_path / "p"])
+    apply_files("bpe", trained / "codes", [trained / "text"], [tmp_path / "p"])
     bpe.main(["dict", "--inputs", f"{tmp_path}/p", "--output", f"{tmp_path}/dict.txt"])
     dictionary = Dictionary.load(str(tmp_path / "dict.txt"))
     found = lines(tmp_path / "p")
@@ -217,7 +217,7 @@ def test_errors_leave_no_output(trained, tmp_path):
         (tmp_path / "keep", "special", {}, "special, line 1: gives the piece '</s>', which fairseq would read"),
         (trained / "codes", "joined", {"dictionary": tmp_path / "dict.txt"}, "(100.0 %) are unknown; valid: at most"),
     ):
-        refused(message, bpe.apply, codes, [tmp_path / name], [tmp_path / "out"], **more)
+        refused(message, apply_files, "bpe", codes, [tmp_path / name], [tmp_path / "out"], **more)
     for text, options, message in (
         ("a b", {"merges": 5}, "no word has two characters"),
         ("ab cd", {"merges": 5}, "--min-frequency 2: no pair of this text is so frequent"),

@@ -6,7 +6,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 from data_prep.pieces import manifest
-from data_prep.understanding.segmenters import SentencePieces
+from data_prep.pieces.segmenters import SentencePiece
 from tests.nlu_bins import squad, train_model, write
 from tests.unit.data_prep.files import refused, tree
 
@@ -87,7 +87,7 @@ def test_tags_stand_at_the_first_piece_of_each_word(run, nlu_model, tmp_path):
     train = write(tmp_path / "train.tsv", *(f"{word}\t{tag}" for word, tag in rows))
     test = write(tmp_path / "test.tsv", "Hund\tB-Z", "x\tB-Z", "a\tO", "", "Katze\tO")
     counts = run("tags", f"train.en={train}", f"test.de={test}")
-    encode = SentencePieces(nlu_model[0]).encode([word for word, _ in rows])
+    encode = list(SentencePiece(nlu_model[0]).encode([word for word, _ in rows]))
     assert encode[2] == []
     dictionary = Dictionary.load(str(nlu_model[1]))
     expected_pieces, expected_tags = [], []

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from data_prep.understanding import sources as nlu_sources
-from data_prep.understanding.conll import Conll
+from data_prep.understanding.tags import Conll
 from data_prep.understanding.layouts import LAYOUTS
 from data_prep.understanding.sources import Source
 from data_prep.understanding.tables import Row, Table
@@ -72,7 +72,8 @@ def sentences(reader, path, limit=0):
     """Words and tags of a file, the lines of the first words, and what was passed over."""
     skipped = Counter()
     found = list(reader.sentences(Source("test", "de", path, limit), skipped))
-    return [list(zip(one.words, one.tags)) for one in found], [one.number for one in found], dict(skipped)
+    pairs = [[(word.text, word.tag) for word in sentence] for sentence in found]
+    return pairs, [sentence[0].number for sentence in found], dict(skipped)
 
 
 def test_conll_with_tabs_and_spaces(tmp_path):

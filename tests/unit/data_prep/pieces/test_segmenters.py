@@ -5,10 +5,10 @@ import unicodedata
 
 import pytest
 
-from data_prep.pieces.codes import codes_lines
-from data_prep.pieces.models import WORD_START
-from data_prep.understanding import segmenters as nlu_pieces
-from data_prep.understanding.segmenters import CodesPieces, SentencePieces, WordPieces
+from data_prep.pieces.codes import format_codes
+from data_prep.pieces.segmenters import WORD_START, Codes, SentencePiece
+from data_prep.understanding import wordpiece
+from data_prep.understanding.wordpiece import WordPiece
 from tests.nlu_bins import train_model, write
 from tests.unit.data_prep.files import refused
 
@@ -21,8 +21,8 @@ def spans_of_random_texts(model):
     """Text, pieces and their spans, checked: every stretch of characters that has pieces is found again through them."""
     draw = random.Random(7)
     for text in ["".join(draw.choices(PARTS, k=draw.randint(1, 14))) for _ in range(300)]:
-        pieces, spans = model.spans(text)
-        assert pieces == model.encode([text])[0]
+        pieces, spans = model.locate(text)
+        assert pieces == next(model.encode([text]))
         assert spans == sorted(spans)
         places = [index for index, sign in enumerate(text) if not sign.isspace()]
         if spans and places:
@@ -36,7 +36,7 @@ def spans_of_random_texts(model):
 
 @pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_cf"])
 def test_spans_of_sentencepiece_are_characters_of_the_text(tmp_path, rule):
-    model = SentencePieces(train_model(tmp_path / "m", normalization_rule_name=rule))
+    model = SentencePiece(train_model(tmp_path / "m", normalization_rule_name=rule))
 
     def plain(text):
         return model.model.normalize(text).replace(WORD_START, "")
@@ -61,7 +61,7 @@ def test_spans_of_sentencepiece_are_characters_of_the_text(tmp_path, rule):
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_spans_of_wordpiece_are_characters_of_the_text(tmp_path, lowercase):
     known = 0
-    model = WordPieces(write(tmp_path / "vocab.txt", *VOCABULARY, "e", "x", "##x"), lowercase)
+    model = WordPiece(write(tmp_path / "vocab.txt", *VOCABULARY, "e", "x", "##x"), lowercase)
     for text, pieces, spans in spans_of_random_texts(model):
         for piece, (begin, end) in zip(pieces, spans):
             assert 0 <= begin < end <= len(text)
@@ -75,28 +75,28 @@ def test_spans_of_wordpiece_are_characters_of_the_text(tmp_path, lowercase):
 
 
 def test_spans_by_hand(nlu_model, tmp_path):
-    model = SentencePieces(nlu_model[0])
-    assert {span for span in model.spans("a ﷺ b")[1][1:-1] if span[0] == 2} == {(2, 2), (2, 3)}
-    assert model.spans("") == model.spans(" \n") == ([], [])
-    fallback = SentencePieces(train_model(tmp_path / "b", byte_fallback=True, vocab_size=340))
-    pieces, spans = fallback.spans("a🙂🙂 z")
+    model = SentencePiece(nlu_model[0])
+    assert {span for span in model.locate("a ﷺ b")[1][1:-1] if span[0] == 2} == {(2, 2), (2, 3)}
+    assert model.locate("") == model.locate(" \n") == ([], [])
+    fallback = SentencePiece(train_model(tmp_path / "b", byte_fallback=True, vocab_size=340))
+    pieces, spans = fallback.locate("a🙂🙂 z")
     assert [piece for piece, span in zip(pieces, spans) if span == (2, 3)] == ["<0xF0>", "<0x9F>", "<0x99>", "<0x82>"]
     assert spans[-1] == (4, 5)
     codes = tmp_path / "codes"
-    codes.write_text("".join(codes_lines([("c", "a"), ("t", "s</w>"), ("日", "本</w>")])), encoding="utf-8")
-    pieces, spans = CodesPieces(codes).spans("  cats\u2003日本 e\u0301@@ a")
+    codes.write_text("".join(format_codes([("c", "a"), ("t", "s</w>"), ("日", "本</w>")])), encoding="utf-8")
+    pieces, spans = Codes(codes).locate("  cats\u2003日本 e\u0301@@ a")
     assert pieces == ["ca@@", "ts", "日本", "e@@", "\u0301@@", "@@@", "@", "a"]
     assert spans == [(2, 4), (4, 6), (7, 9), (10, 11), (11, 12), (12, 13), (13, 14), (15, 16)]
 
 
 def test_wordpiece_by_hand(tmp_path):
-    model = WordPieces(write(tmp_path / "vocab.txt", *VOCABULARY))
+    model = WordPiece(write(tmp_path / "vocab.txt", *VOCABULARY))
     unknown = ["[UNK]"] * 3
-    assert model.encode(["The cats,R.", "", "cafés [SEP] 日本"]) == [
+    assert list(model.encode(["The cats,R.", "", "cafés [SEP] 日本"])) == [
         ["[UNK]", "cat", "##s", ",", "R", "."], [], ["caf", "##é", "##s", *unknown, "日", "本"]
     ]  # fmt: skip
-    assert model.spans("the Cats") == (["the", "[UNK]"], [(0, 3), (4, 8)])
-    assert WordPieces(model.path, lowercase=True).spans("THÉ Cats")[0] == ["the", "cat", "##s"]
+    assert model.locate("the Cats") == (["the", "[UNK]"], [(0, 3), (4, 8)])
+    assert WordPiece(model.path, lowercase=True).locate("THÉ Cats")[0] == ["the", "cat", "##s"]
     assert model.dictionary_lines() == [f"{piece} 1\n" for piece in VOCABULARY[5:]]
     words = ["--wordpiece", "line 17", "'the'", "once"]
-    refused(words, nlu_pieces.read_vocabulary, write(tmp_path / "twice.txt", *VOCABULARY, "the"))
+    refused(words, wordpiece.read_vocabulary, write(tmp_path / "twice.txt", *VOCABULARY, "the"))
