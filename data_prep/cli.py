@@ -5,13 +5,11 @@ import logging
 import signal
 import sys
 import warnings
-from dataclasses import fields
-from typing import Any, Callable, List, Mapping, NoReturn, Optional, TypeVar
+from typing import Any, Callable, List, Mapping, NoReturn, Optional
 
 from .io import InputError
 from .progress import say
 
-Options = TypeVar("Options")
 EXIT_BAD_INPUT = 1
 EXIT_TERMINATED = 128 + signal.SIGTERM
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -69,26 +67,3 @@ def parser(verb: str, description: Optional[str]) -> argparse.ArgumentParser:
 def list_counts(counts: Mapping[str, int]) -> str:
     """Return counts as ``name 1,000, other 20``."""
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
-
-
-def add_file_options(parser: argparse.ArgumentParser, inputs: str) -> None:
-    """Add ``--inputs`` and ``--outputs``; `inputs` is the help text of the first."""
-    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help=inputs)
-    text = "output files, one for each input, in the same order"
-    parser.add_argument("--outputs", nargs="+", required=True, metavar="FILE", help=text)
-
-
-def add_number(
-    parser: argparse.ArgumentParser, option: str, default: Optional[int], text: str
-) -> None:
-    """Add an option that takes a whole number."""
-    parser.add_argument(option, type=int, default=default, metavar="N", help=text)
-
-
-def from_args(kind: Callable[..., Options], args: argparse.Namespace) -> Options:
-    """Make a dataclass of options from the parsed options of the same names.
-
-    Fields without an option keep their defaults.
-    """
-    names = [field.name for field in fields(kind) if hasattr(args, field.name)]  # type: ignore
-    return kind(**{name: getattr(args, name) for name in names})

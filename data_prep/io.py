@@ -18,12 +18,6 @@ class InputError(ValueError):
     """Raised for bad input of the user; the message names option, file, line and what is valid."""
 
 
-def check_minimum(option: str, value: int, minimum: int) -> None:
-    """Raise InputError if the value of an option is below its minimum."""
-    if value < minimum:
-        raise InputError(f"{option} {value}: valid: {minimum} or more")
-
-
 def open_input(path: PathLike, option: str) -> BinaryIO:
     """Open a text file for reading as bytes.
 

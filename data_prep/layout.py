@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import List, Tuple
 
 from .io import InputError, PathLike
+from .options import add_flag, adder
 
 Pair = Tuple[str, str]
 LANG = r"[^\s,/-]+"
@@ -19,12 +20,11 @@ SEGMENTER_FILES = {"model": "sentencepiece.bpe.model", "codes": "codes.bpe"}  # 
 
 def add_pair_options(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """Add the options that name language pairs and splits."""
-    text = "language pairs, as en-de,en-fr"
-    parser.add_argument("--pairs", required=required, metavar="PAIRS", help=text)
-    text = "splits, separated by commas"
-    parser.add_argument("--splits", default=",".join(SPLITS), metavar="NAMES", help=text)
+    add = adder(parser)
+    add("--pairs", "PAIRS", "language pairs, as en-de,en-fr", required=required)
+    add("--splits", "NAMES", "splits, separated by commas", default=",".join(SPLITS))
     text = "files SRC-TGT/SPLIT.LANG in place of SPLIT.LANG: every pair has its own sentences"
-    parser.add_argument("--per-pair", action="store_true", help=text)
+    add_flag(parser, "--per-pair", text)
 
 
 def parse_pairs(text: str) -> List[Pair]:

@@ -1,4 +1,4 @@
-"""XGiga, XQG, WikiLingua, NCLS, XGLUE's generation tasks, or files of lines to source and target."""
+"""XGiga, XQG, WikiLingua, NCLS, XGLUE's generation tasks, or lines, to source and target."""
 
 import argparse
 import re
@@ -8,6 +8,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 from .. import cli
 from ..io import InputError, PathLike, read_lines, read_parallel
 from ..layout import SPLITS
+from ..options import adder
 from ..progress import with_progress
 from .examples import (
     Collector,
@@ -244,22 +245,18 @@ def collect(part: SplitRows, collector: Collector, separator: str) -> None:
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep corpora``."""
     parser = cli.parser(VERB, __doc__)
+    add = adder(parser)
     text = "layout of the files; lines: files of --sources and --targets"
-    parser.add_argument("--layout", required=True, choices=[*LAYOUTS, LINES], help=text)
-    parser.add_argument("--folder", metavar="DIR", help="folder of the extracted corpus")
-    text = "language of the sources; default: en"
-    parser.add_argument("--from", dest="source", metavar="LANG", help=text)
+    add("--layout", None, text, required=True, choices=[*LAYOUTS, LINES])
+    add("--folder", "DIR", "folder of the extracted corpus")
+    add("--from", "LANG", "language of the sources; default: en", dest="source")
     text = "language of the targets; default: that of the sources (ncls: the other language)"
-    parser.add_argument("--to", dest="target", metavar="LANG", help=text)
-    text = "articles of --layout ncls --from zh: PART_I.txt of LCSTS"
-    parser.add_argument("--articles", metavar="FILE", help=text)
-    text = "splits to read"
-    parser.add_argument("--splits", nargs="+", default=list(SPLITS), metavar="NAME", help=text)
+    add("--to", "LANG", text, dest="target")
+    add("--articles", "FILE", "articles of --layout ncls --from zh: PART_I.txt of LCSTS")
+    add("--splits", "NAME", "splits to read", many=True, default=list(SPLITS))
     for side in ("sources", "targets"):
-        text = f"{side} of --layout lines, a file for each split"
-        parser.add_argument(f"--{side}", nargs="+", metavar="FILE", help=text)
-    text = "text between passage and answer"
-    parser.add_argument("--separator", default=SEPARATOR, help=text)
+        add(f"--{side}", "FILE", f"{side} of --layout lines, a file for each split", many=True)
+    add("--separator", None, "text between passage and answer", default=SEPARATOR)
     add_options(parser, LANGS)
     return parser
 

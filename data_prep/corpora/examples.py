@@ -13,6 +13,7 @@ import regex
 from .. import cli
 from ..files import atomic_texts
 from ..io import InputError, PathLike
+from ..options import Options, add_fields, adder, from_args, option
 from ..pieces.segmenters import SentencePiece
 from ..steps import write_manifest
 from ..text.clean import FORMS, Normaliser
@@ -37,31 +38,26 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(Options):
     """Limits of the lengths of sources and targets.
 
-    Args:
-        max_source: units that a source is cut to; 0 = no limit.
-        max_target: most units of a target of train, longer ones are dropped; 0 = no limit.
-            References of other splits stay whole.
-        unit: one of ``UNITS``; words end at white space, and characters of scripts without spaces
-            are words. Pieces count ``</s>``, as fairseq's position limits do.
-        model: sentencepiece model, for pieces.
-        cut_target: cut longer targets of train in place of dropping them.
+    References of other splits than train stay whole. Words end at white space, and characters of
+    scripts without spaces are words. Pieces count ``</s>``, as fairseq's position limits do.
     """
 
-    max_source: int
-    max_target: int
-    unit: str
+    max_source: int = option(512, "units that sources are cut to; 0 = no limit")
+    max_target: int = option(
+        80, "most units of a training target, longer ones are dropped; 0 = no limit"
+    )
+    unit: str = option("words", "unit of lengths", choices=UNITS)
     model: Optional[str] = None
-    cut_target: bool = False
+    cut_target: bool = option(False, "cut longer training targets in place of dropping them")
 
     def __post_init__(self) -> None:
-        for option, limit in (("max-source", self.max_source), ("max-target", self.max_target)):
+        super().__post_init__()
+        for name, limit in (("max-source", self.max_source), ("max-target", self.max_target)):
             if limit < 0:
-                raise InputError(f"--{option} {limit}: valid: 0 (no limit) or more")
-        if self.unit not in UNITS:
-            raise InputError(f"--unit {self.unit}: valid: {', '.join(UNITS)}")
+                raise InputError(f"--{name} {limit}: valid: 0 (no limit) or more")
         if (self.unit == "pieces") != (self.model is not None):
             options = f"--unit {self.unit} {'with' if self.model else 'without'} --model"
             raise InputError(f"{options}: valid: both --unit pieces and --model FILE, or neither")
@@ -240,32 +236,20 @@ def _reference(example: Example, index: int) -> str:
 
 def add_options(parser: argparse.ArgumentParser, langs: Sequence[str]) -> None:
     """Add the options that the generation corpora share."""
-    text = "folder of SPLIT.SOURCE and SPLIT.TARGET"
-    parser.add_argument("--output-dir", required=True, metavar="DIR", help=text)
-    text = "endings of sources and targets"
-    parser.add_argument("--langs", nargs=2, default=list(langs), metavar="NAME", help=text)
-    parser.add_argument("--form", choices=FORMS, default="NFC", help="Unicode form of lines")
-    text = "units that sources are cut to; 0 = no limit"
-    cli.add_number(parser, "--max-source", 512, text)
-    text = "most units of a training target, longer ones are dropped; 0 = no limit"
-    cli.add_number(parser, "--max-target", 80, text)
-    text = "cut longer training targets in place of dropping them"
-    parser.add_argument("--cut-target", action="store_true", help=text)
-    parser.add_argument(
-        "--unit",
-        choices=UNITS,
-        help="unit of lengths; default: pieces with --model, else words (Chinese, Japanese and "
-        "Thai: characters)",
-    )
-    text = "sentencepiece model, for --unit pieces"
-    parser.add_argument("--model", metavar="FILE", help=text)
+    add = adder(parser)
+    add("--output-dir", "DIR", "folder of SPLIT.SOURCE and SPLIT.TARGET", required=True)
+    add("--langs", "NAME", "endings of sources and targets", nargs=2, default=list(langs))
+    add("--form", None, "Unicode form of lines", choices=FORMS, default="NFC")
+    add_fields(parser, Limits, leave_out=["unit"])
+    text = "unit of lengths; default: pieces with --model, else words (Chinese, Japanese and Thai:"
+    add("--unit", None, f"{text} characters)", choices=UNITS)
+    add("--model", "FILE", "sentencepiece model, for --unit pieces")
 
 
 def collector_from_args(splits: Sequence[str], args: argparse.Namespace) -> Collector:
     """Make the collector of the options of :func:`add_options`."""
-    unit = args.unit or ("pieces" if args.model else "words")
-    limits = Limits(args.max_source, args.max_target, unit, args.model, args.cut_target)
-    return Collector(splits, args.langs, limits, args.form)
+    args.unit = args.unit or ("pieces" if args.model else "words")
+    return Collector(splits, args.langs, from_args(Limits, args), args.form)
 
 
 def write_examples(

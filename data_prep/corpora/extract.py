@@ -16,6 +16,7 @@ from .. import cli
 from ..files import atomic_path, write_json
 from ..io import InputError, PathLike
 from ..layout import STEPS_FOLDER
+from ..options import adder
 from ..progress import heartbeat
 from ..steps import FORMAT, Step, describe_files, read_outputs
 
@@ -140,7 +141,7 @@ def _write(stream: IO[bytes], target: Path) -> int:
 
 
 def extract_once(archive: PathLike, output: PathLike, patterns: Sequence[str]) -> List[Path]:
-    """Extract as :func:`extract`, unless the same archive was extracted before; return the files."""
+    """Extract an archive, unless it was extracted before; return the files."""
     name = Path(archive).name
     _check_archive(Path(archive))
     record = Path(output) / STEPS_FOLDER / f"extract.{name}.json"
@@ -160,12 +161,12 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep extract``."""
     description = f"{__doc__} Archives that were extracted before are skipped."
     parser = cli.parser("extract", description)
-    text = "tar, zip or gz files"
-    parser.add_argument("--archives", nargs="+", required=True, metavar="FILE", help=text)
+    add = adder(parser)
+    add("--archives", "FILE", "tar, zip or gz files", many=True, required=True)
     text = "folder of the files, which keep the archives' folders"
-    parser.add_argument("--output", required=True, metavar="DIR", help=text)
+    add("--output", "DIR", text, required=True)
     text = "patterns of the members to extract, as '*.tsv'"
-    parser.add_argument("--members", nargs="+", required=True, metavar="PATTERN", help=text)
+    add("--members", "PATTERN", text, many=True, required=True)
     return parser
 
 

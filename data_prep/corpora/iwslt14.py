@@ -6,6 +6,7 @@ from typing import Iterator, List, Optional, Sequence
 from .. import cli
 from ..io import InputError, PathLike
 from ..layout import Pair
+from ..options import adder
 from ..text.clean import Rules
 from .segments import find_file, parallel_segments, parallel_tagged
 from .translation import Corpus, Lines, add_options, run
@@ -64,10 +65,10 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser = cli.parser("iwslt14", __doc__)
     rules = Rules(max_length=175, max_ratio=1.5, dedup="none")
     add_options(parser, "de-en", rules, VALID_EVERY)
-    text = "sets joined in this order to the test set"
-    parser.add_argument("--test-sets", default=TEST_SETS, metavar="NAMES", help=text)
+    add = adder(parser)
+    add("--test-sets", "NAMES", "sets joined in this order to the test set", default=TEST_SETS)
     text = "sets joined to valid, in place of lines of train; sets --valid-every 0"
-    parser.add_argument("--valid-sets", metavar="NAMES", help=text)
+    add("--valid-sets", "NAMES", text)
     args = parser.parse_args(argv)
     valid_sets = args.valid_sets.split(",") if args.valid_sets else []
     if valid_sets:

@@ -7,6 +7,7 @@ from typing import Dict, List, Optional, Sequence
 
 from .. import cli
 from ..io import InputError, PathLike
+from ..options import adder
 from ..progress import with_progress
 from ..text.split import Shares, shares_from_ratios, split_of
 from .examples import Collector, add_options, collector_from_args
@@ -57,14 +58,12 @@ def collect(
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep question_generation``."""
     parser = cli.parser(VERB, __doc__)
-    text = "JSON files of one language"
-    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help=text)
-    text = "text between passage and answer"
-    parser.add_argument("--separator", default=SEPARATOR, help=text)
+    add = adder(parser)
+    add("--inputs", "FILE", "JSON files of one language", many=True, required=True)
+    add("--separator", None, "text between passage and answer", default=SEPARATOR)
     for split in ("valid", "test"):
-        text = f"share of the articles for {split}, in [0, 1)"
-        parser.add_argument(f"--{split}-ratio", type=float, default=0.1, metavar="R", help=text)
-    parser.add_argument("--salt", default="", help="text that is hashed too: gives another split")
+        add(f"--{split}-ratio", "R", f"share of the articles for {split}, in [0, 1)", default=0.1)
+    add("--salt", None, "text that is hashed too: gives another split", default="")
     add_options(parser, LANGS)
     return parser
 

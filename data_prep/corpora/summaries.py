@@ -5,6 +5,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import cli
 from ..io import InputError, PathLike, get_text, parse_json, read_lines
+from ..options import adder
 from ..progress import with_progress
 from .examples import (
     Collector,
@@ -81,16 +82,14 @@ def collect(
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep summaries``."""
     parser = cli.parser(VERB, __doc__)
-    text = "JSON lines, a file for each split"
-    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help=text)
+    add = adder(parser)
+    add("--inputs", "FILE", "JSON lines, a file for each split", many=True, required=True)
     text = "splits, one for each file, as train valid test"
-    parser.add_argument("--splits", nargs="+", required=True, metavar="NAME", help=text)
-    text = "key of the text that is summarised"
-    parser.add_argument("--source-key", default="dialogue", metavar="KEY", help=text)
+    add("--splits", "NAME", text, many=True, required=True)
+    add("--source-key", "KEY", "key of the text that is summarised", default="dialogue")
     text = "key of the summary; KEY1, KEY2 and so on if there are several"
-    parser.add_argument("--target-key", default="summary", metavar="KEY", help=text)
-    text = "text in place of line ends; default: a space"
-    parser.add_argument("--turn-separator", default="", metavar="TEXT", help=text)
+    add("--target-key", "KEY", text, default="summary")
+    add("--turn-separator", "TEXT", "text in place of line ends; default: a space", default="")
     add_options(parser, LANGS)
     return parser
 

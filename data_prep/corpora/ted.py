@@ -1,4 +1,4 @@
-"""TED talks (Qi et al. 2018) to parallel text: all_talks_{train,dev,test}.tsv, a column a language."""
+"""TED talks (Qi et al. 2018) to parallel text: all_talks_{train,dev,test}.tsv."""
 
 from pathlib import Path
 from typing import Iterator, List, Optional

@@ -8,12 +8,13 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 from .. import cli
 from ..files import atomic_texts, locked
-from ..io import InputError, PathLike, check_minimum, read_json
+from ..io import InputError, PathLike, read_json
 from ..layout import MANIFEST, SPLITS, STEPS_FOLDER, Pair, parse_pairs, text_name
+from ..options import add_fields, adder, check_minimum, from_args
 from ..parallel import for_each
 from ..progress import with_progress
 from ..steps import Step, write_manifest
-from ..text.clean import Filter, Normaliser, Rules, add_rule_options, digest_line
+from ..text.clean import Filter, Normaliser, Rules, digest_line
 
 HELD_OUT = "in valid or test"
 Lines = Tuple[str, ...]  # source and target
@@ -222,22 +223,20 @@ def add_options(
     parser: argparse.ArgumentParser, pairs: Optional[str], rules: Rules, valid_every: int
 ) -> None:
     """Add the options that all corpora share, with the defaults of a corpus."""
-    text = "folder of the extracted archives"
-    parser.add_argument("--raw", required=True, metavar="DIR", help=text)
-    text = "folder of SRC-TGT/SPLIT.LANG and manifest.json"
-    parser.add_argument("--output", required=True, metavar="DIR", help=text)
+    add = adder(parser)
+    add("--raw", "DIR", "folder of the extracted archives", required=True)
+    add("--output", "DIR", "folder of SRC-TGT/SPLIT.LANG and manifest.json", required=True)
     text = "language pairs, as de-en,fr-en"
-    required = pairs is None
-    parser.add_argument("--pairs", default=pairs, required=required, metavar="PAIRS", help=text)
-    add_rule_options(parser, rules)
+    add("--pairs", "PAIRS", text, default=pairs, required=pairs is None)
+    add_fields(parser, Rules, rules, leave_out=["min_length", "normalise_only"])
     text = "one in N training lines is cut off as valid; 0 = none"
-    cli.add_number(parser, "--valid-every", valid_every, text)
-    cli.add_number(parser, "--workers", 1, "pairs at a time, >= 1")
+    add("--valid-every", "N", text, default=valid_every)
+    add("--workers", "N", "pairs at a time, >= 1", default=1)
 
 
 def run(corpus: Corpus, args: argparse.Namespace) -> None:
     """Run the verb of a corpus with parsed options."""
-    rules = cli.from_args(Rules, args)
+    rules = from_args(Rules, args)
     pairs = parse_pairs(args.pairs)
     with locked(Path(args.output) / STEPS_FOLDER / "lock", f"--output {args.output}"):
         prepare(corpus, pairs, Recipe(rules, args.valid_every), args.output, args.workers)

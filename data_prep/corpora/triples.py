@@ -7,6 +7,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 from .. import cli
 from ..io import InputError, PathLike, read_parallel
 from ..layout import SPLITS
+from ..options import adder
 from ..progress import with_progress
 from .examples import (
     Collector,
@@ -122,22 +123,19 @@ def collect(
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep triples``."""
     parser = cli.parser(VERB, __doc__)
+    add = adder(parser)
     text = "files of lines subject | predicate | object <SEP> …"
-    parser.add_argument("--triples", nargs="+", required=True, metavar="FILE", help=text)
+    add("--triples", "FILE", text, many=True, required=True)
     text = "files of texts; line i says what line i of --triples says"
-    parser.add_argument("--texts", nargs="+", required=True, metavar="FILE", help=text)
+    add("--texts", "FILE", text, many=True, required=True)
     text = f"splits, one for each file, as {' '.join(SPLITS)}"
-    parser.add_argument("--splits", nargs="+", required=True, metavar="NAME", help=text)
+    add("--splits", "NAME", text, many=True, required=True)
     text = "splits with one line for all texts of the same triples"
-    parser.add_argument("--grouped", nargs="*", default=[], metavar="NAME", help=text)
-    text = "form of predicates: runwayLength as 'runway length', or plain"
-    parser.add_argument("--predicates", choices=PREDICATES, default="words", help=text)
-    form = Form()
-    for option, default, text in (
-        ("--triple-separator", form.triple_separator, "text between triples"),
-        ("--field-separator", form.field_separator, "text between fields"),
-    ):
-        parser.add_argument(option, default=default, metavar="TEXT", help=text)
+    add("--grouped", "NAME", text, nargs="*", default=[])
+    text, form = "form of predicates: runwayLength as 'runway length', or plain", Form()
+    add("--predicates", None, text, choices=PREDICATES, default=form.predicates)
+    add("--triple-separator", "TEXT", "text between triples", default=form.triple_separator)
+    add("--field-separator", "TEXT", "text between fields", default=form.field_separator)
     add_options(parser, LANGS)
     return parser
 

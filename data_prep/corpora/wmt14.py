@@ -6,6 +6,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 from .. import cli
 from ..io import InputError, PathLike, read_parallel
 from ..layout import Pair, parse_pairs
+from ..options import adder
 from ..text.clean import Rules
 from .segments import find_file, parallel_segments
 from .translation import Corpus, Lines, add_options, run
@@ -113,7 +114,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     rules = Rules(max_length=250, max_ratio=1.5, dedup="none")
     add_options(parser, "en-de", rules, CUT_FROM_TRAIN)
     text = "test set as valid, as newstest2013; sets --valid-every 0"
-    parser.add_argument("--valid-set", metavar="NAME", help=text)
+    adder(parser)("--valid-set", "NAME", text)
     args = parser.parse_args(argv)
     pairs = parse_pairs(args.pairs)
     intervals = {TRAINING[foreign_language(pair)].valid_every for pair in pairs}

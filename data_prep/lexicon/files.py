@@ -1,29 +1,23 @@
-"""Lexicons and dictionaries as files: TSV with scores and ranks, or pairs of words as MUSE and vecmap have them."""
+"""Lexicons and dictionaries as files, checks of files, and quiet imports of heavy packages."""
 
 import logging
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, TextIO, Tuple
+from typing import Collection, Dict, Iterable, Iterator, List, NamedTuple, Optional, TextIO, Tuple
 
 from ..io import InputError, PathLike
 
 TSV, MUSE = "tsv", "muse"
 FORMS = (TSV, MUSE)
-TARGETS_SHARE = 0.05  # of a dictionary's target words: with fewer of them in a lexicon, it is of another language
-Named = Tuple[str, PathLike]
-"""An option and the file that it names."""
+# Least share of a dictionary's target words in a lexicon of the same languages.
+MIN_TARGETS_SHARE = 0.05
+Lexicon = Dict[str, List[str]]  # source word -> candidates or translations
+Named = Tuple[str, PathLike]  # option and file
 
 
 class Entry(NamedTuple):
-    """A candidate of a word.
-
-    Attributes:
-        source: the word.
-        target: the candidate.
-        score: higher is nearer.
-        rank: from 1.
-    """
+    """A candidate of a word; a higher score is nearer, the first rank is 1."""
 
     source: str
     target: str
@@ -31,9 +25,12 @@ class Entry(NamedTuple):
     rank: int
 
 
+# ---- Packages. ----
+
+
 @contextmanager
 def quiet(*names: str) -> Iterator[None]:
-    """Only warnings of these packages' loggers."""
+    """Show nothing below warnings of the loggers of these packages."""
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     try:
@@ -46,8 +43,8 @@ def quiet(*names: str) -> Iterator[None]:
 
 
 @contextmanager
-def package() -> Iterator[None]:
-    """Import modules of fairseq_plugins in here: fairseq's notes are not shown, and their ValueErrors are bad input."""
+def plugins() -> Iterator[None]:
+    """Import or call fairseq_plugins without fairseq's notes; its ValueErrors are bad input."""
     with quiet("fairseq", "fairseq_plugins"):
         try:
             yield
@@ -57,20 +54,19 @@ def package() -> Iterator[None]:
             raise InputError(str(error)) from None
 
 
-def version(package_name: str) -> Optional[str]:
-    """The version of an installed package; None if it is not installed under this name."""
+def read_version(package: str) -> Optional[str]:
+    """Return the version of a package; None if none is installed under this name."""
     try:
-        return metadata.version(package_name)
+        return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
 
 
-def check_readable(path: PathLike, option: str, valid: str) -> None:
-    """Check that a file can be opened.
+# ---- Checks before any work. ----
 
-    Raises:
-        InputError: there is none, it is a folder or a pipe, or it may not be read.
-    """
+
+def check_readable(path: PathLike, option: str, valid: str) -> None:
+    """Raise InputError unless a file can be opened."""
     try:
         if not Path(path).is_file():
             raise InputError(f"{option} {path}: no such file; valid: {valid}")
@@ -81,59 +77,63 @@ def check_readable(path: PathLike, option: str, valid: str) -> None:
 
 
 def check_places(inputs: Iterable[Named], outputs: Iterable[Named]) -> None:
-    """Check, before any work, that every output has a place of its own.
+    """Check that every output has a place of its own.
 
     Args:
-        inputs: what is read; two may be one file.
-        outputs: what is written, reports and manifests too.
+        inputs: files that are read; two may be the same.
+        outputs: files that are written, reports and manifests too.
 
     Raises:
         InputError: an output is an input, another output or a folder.
     """
-    taken = {Path(path).resolve(): option for option, path in inputs}
+    options = {Path(path).resolve(): option for option, path in inputs}
     for option, path in outputs:
         place = Path(path).resolve()
-        if place in taken:
-            raise InputError(
-                f"{option} {path}: is the file of {taken[place]} too; valid: a file of its own"
-            )
+        if place in options:
+            problem = f"is the file of {options[place]} too"
+            raise InputError(f"{option} {path}: {problem}; valid: a file of its own")
         if place.is_dir():
             raise InputError(f"{option} {path}: a folder; valid: a file name")
-        taken[place] = option
+        options[place] = option
+
+
+# ---- Lexicons. ----
 
 
 def read_candidates(
     path: PathLike, option: str, top: Optional[int] = None, lower: bool = False
-) -> Dict[str, List[str]]:
-    """Read a lexicon of any form: source word -> candidates by rank.
+) -> Lexicon:
+    """Read a lexicon of any form.
 
     Args:
         path: the file.
-        option: the option that named it, for messages.
-        top: keep so many of a word.
-        lower: lower-case all words; what becomes equal is joined in the order of the file.
+        option: option that named it, for messages.
+        top: most candidates of a word.
+        lower: lower-case all words; equal words are joined in the order of the file.
+
+    Returns:
+        Source word -> candidates by rank.
 
     Raises:
-        InputError: no such file, not UTF-8, a line with other columns, fewer than two source words.
+        InputError: no such file, not UTF-8, a line with other columns, fewer than two words.
     """
-    with package():
+    with plugins():
         from fairseq_plugins.data.csr_lexicon import read_lexicon
     try:
-        found = read_lexicon(path, None if lower else top)
+        lexicon = read_lexicon(path, None if lower else top)
     except ValueError as error:
         raise InputError(f"{option}: {error}") from None
     if not lower:
-        return found
+        return lexicon
     joined: Dict[str, Dict[str, None]] = {}
-    for word, candidates in found.items():
-        joined.setdefault(word.lower(), {}).update(
-            dict.fromkeys(each.lower() for each in candidates)
-        )
+    for word, candidates in lexicon.items():
+        targets = dict.fromkeys(target.lower() for target in candidates)
+        joined.setdefault(word.lower(), {}).update(targets)
     return {word: list(candidates)[:top] for word, candidates in joined.items()}
 
 
 def write_entries(file: TextIO, entries: Iterable[Entry], form: str) -> int:
-    """Write entries; returns how many were left out because a word with a blank does not fit MUSE's form."""
+    """Write entries; return how many MUSE's form cannot hold: a word has a blank."""
     left_out = 0
     for entry in entries:
         if form == TSV:
@@ -146,18 +146,31 @@ def write_entries(file: TextIO, entries: Iterable[Entry], form: str) -> int:
 
 
 def check_direction(
-    lexicon: Dict[str, List[str]],
-    dictionary: Dict[str, List[str]],
-    lexicon_name: str,
+    lexicon: Lexicon, dictionary: Lexicon, name: str, dictionary_name: str
+) -> Optional[str]:
+    """Check that a lexicon and a dictionary have the same languages, in the same direction.
+
+    Args, Returns and Raises: as :func:`check_sides`.
+    """
+    targets = {target for candidates in lexicon.values() for target in candidates}
+    return check_sides(set(lexicon), targets, dictionary, name, dictionary_name)
+
+
+def check_sides(
+    sources: Collection[str],
+    targets: Collection[str],
+    dictionary: Lexicon,
+    name: str,
     dictionary_name: str,
 ) -> Optional[str]:
-    """Check that a lexicon and a dictionary are of the same languages, in the same direction.
+    """Check that a dictionary has the languages of two vocabularies, in the same direction.
 
     Args:
-        lexicon: source word -> candidates; or the words of two vocabularies, each with all of the other side.
+        sources: words of the source language.
+        targets: words of the target language.
         dictionary: source word -> translations.
-        lexicon_name: for messages.
-        dictionary_name: for messages.
+        name: name of the vocabularies, for messages.
+        dictionary_name: name of the dictionary, for messages.
 
     Returns:
         A warning, or None.
@@ -165,41 +178,24 @@ def check_direction(
     Raises:
         InputError: no word in common, or more pairs of the dictionary fit the other way round.
     """
-    sources, targets = (
-        set(lexicon),
-        {each for candidates in lexicon.values() for each in candidates},
-    )
-    return check_sides(sources, targets, dictionary, lexicon_name, dictionary_name)
-
-
-def check_sides(
-    sources: "set[str]",
-    targets: "set[str]",
-    dictionary: Dict[str, List[str]],
-    name: str,
-    dictionary_name: str,
-) -> Optional[str]:
-    """As :func:`check_direction`, with the words of both sides."""
-    pairs = [(source, target) for source, found in dictionary.items() for target in found]
-    there = sum(source in sources and target in targets for source, target in pairs)
-    back = sum(target in sources and source in targets for source, target in pairs)
-    if back > there:
+    pairs = [(word, target) for word, translations in dictionary.items() for target in translations]
+    forward = sum(source in sources and target in targets for source, target in pairs)
+    backward = sum(target in sources and source in targets for source, target in pairs)
+    valid = "valid: the same languages and case"
+    if backward > forward:
         raise InputError(
-            f"{dictionary_name}: {there:,} of {len(pairs):,} pairs have both words in {name}, but {back:,} the other way round: "
-            "wrong direction; valid: source and target in the same order"
+            f"{dictionary_name}: {forward:,} of {len(pairs):,} pairs have both words in {name}, "
+            f"but {backward:,} the other way round: wrong direction; "
+            "valid: source and target in the same order"
         )
-    known = [target for source, target in pairs if source in sources]
+    known = sum(source in sources for source, _ in pairs)
     if not known:
-        raise InputError(
-            f"{dictionary_name}: none of its source words is in {name}; valid: the same languages and case"
-        )
-    if not there:
-        raise InputError(
-            f"{dictionary_name}: none of its pairs is in {name}; valid: the same languages and case"
-        )
-    if there < TARGETS_SHARE * len(known):
+        raise InputError(f"{dictionary_name}: none of its source words is in {name}; {valid}")
+    if not forward:
+        raise InputError(f"{dictionary_name}: none of its pairs is in {name}; {valid}")
+    if forward < MIN_TARGETS_SHARE * known:
         return (
-            f"{dictionary_name}: of the translations of the words that {name} has, only {there:,} of {len(known):,} are among its "
-            "targets: another language?"
+            f"{dictionary_name}: of the translations of the words that {name} has, only "
+            f"{forward:,} of {known:,} are among its targets: another language?"
         )
     return None

@@ -1,14 +1,15 @@
-"""Map the word vectors of two languages into one space, without translations or beginning with some."""
+"""Map the word vectors of two languages into one space, with or without a dictionary."""
 
 import argparse
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import cli
 from ..files import atomic_texts
 from ..io import InputError, PathLike
+from ..options import Options, add_fields, add_flag, adder, option
 from ..progress import heartbeat, report_seconds
 from ..steps import write_manifest
 from .files import (
@@ -18,12 +19,19 @@ from .files import (
     check_places,
     check_readable,
     check_sides,
-    package,
+    plugins,
     read_candidates,
     write_entries,
 )
-from .induce import add_device_options, check_dimensions, check_max_words, set_threads, torch_device
-from .vectors import WordVectors, read_vectors, write_vectors
+from .vectors import (
+    MIN_WORDS,
+    WordVectors,
+    add_device_options,
+    find_device,
+    read_sides,
+    set_threads,
+    write_vectors,
+)
 
 UNSUPERVISED, NUMERALS, IDENTICAL, DICTIONARY = (
     "unsupervised",
@@ -33,118 +41,61 @@ UNSUPERVISED, NUMERALS, IDENTICAL, DICTIONARY = (
 )
 SEEDS = (UNSUPERVISED, NUMERALS, IDENTICAL, DICTIONARY)
 OUTPUTS = ("--source-output", "--target-output")
-FEWEST_PAIRS = 2
+MIN_PAIRS = 2
 Rows = Tuple[List[int], List[int]]
 
-# Options of fairseq_plugins.ops.word_mapping.SelfLearning: option, field, type, default, help.
+
+class _LearningOption(NamedTuple):
+    name: str
+    field: str  # of fairseq_plugins.ops.word_mapping.SelfLearning
+    default: Any
+    text: str
+
+
 LEARNING = (
-    ("cutoff", "words", int, 20000, "most frequent words of each side that take part"),
-    ("neighbours", "neighbours", int, 10, "nearest words of CSLS"),
-    ("keep", "keep", float, 0.1, "probability with which a similarity is seen in the first stage"),
-    ("keep-factor", "factor", float, 2.0, "each stage's probability over the one before"),
-    ("patience", "patience", int, 10, "a stage ends after so many iterations without ..."),
-    ("threshold", "threshold", float, 5e-4, "... so great an improvement of the objective"),
-    (
-        "iterations",
-        "iterations",
-        int,
-        1000,
-        "at most; 0: the seed alone says where the words belong",
+    _LearningOption("cutoff", "words", 20000, "most frequent words of each side that take part"),
+    _LearningOption("neighbours", "neighbours", 10, "nearest words of CSLS"),
+    _LearningOption(
+        "keep", "keep", 0.1, "probability that a similarity is seen in the first stage, in (0, 1]"
+    ),
+    _LearningOption("keep-factor", "factor", 2.0, "factor of this probability from stage to stage"),
+    _LearningOption("patience", "patience", 10, "iterations without improvement that end a stage"),
+    _LearningOption("threshold", "threshold", 5e-4, "least improvement of the objective"),
+    _LearningOption(
+        "iterations", "iterations", 1000, "most iterations; 0: the map of the seed alone"
     ),
 )
 
 
-def word_pairs(
-    kind: str, source: WordVectors, target: WordVectors, dictionary: Optional[PathLike] = None
-) -> Rows:
-    """Return the rows of a seed that comes from the words themselves.
-
-    Args:
-        kind: ``numerals`` (words of digits that both sides have), ``identical`` (words that both have) or ``dictionary``.
-        source: words and vectors.
-        target: words and vectors.
-        dictionary: MUSE's form, vecmap's, or TSV.
-
-    Raises:
-        InputError: fewer than two pairs; a dictionary of the wrong direction or language.
-    """
-    sources, targets = source.rows(), target.rows()
-    if kind == DICTIONARY:
-        assert dictionary is not None
-        found = read_candidates(dictionary, "--dictionary")
-        warning = check_sides(
-            set(sources), set(targets), found, "the vectors", f"--dictionary {dictionary}"
-        )
-        if warning:
-            cli.say(f"map_vectors: warning: {warning}")
-        pairs = [(word, each) for word, candidates in found.items() for each in candidates]
-    else:
-        pairs = [(word, word) for word in source.words if kind == IDENTICAL or word.isdecimal()]
-    rows = [
-        (sources[first], targets[second])
-        for first, second in pairs
-        if first in sources and second in targets
-    ]
-    if len(rows) < FEWEST_PAIRS:
-        shown = f"--dictionary {dictionary}" if kind == DICTIONARY else f"--seed-from {kind}"
-        raise InputError(
-            f"{shown}: {len(rows)} pairs have vectors on both sides; valid: {FEWEST_PAIRS} or more"
-        )
-    return [first for first, _ in rows], [second for _, second in rows]
-
-
-class Report:
-    """Says every few seconds how far the learning is."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-
-    def __call__(self, iteration: Any) -> None:
-        """After each iteration."""
-        if time.monotonic() - self.last >= report_seconds():
-            self.last = time.monotonic()
-            self.last_line([iteration])
-
-    @staticmethod
-    def last_line(history: Sequence[Any]) -> None:
-        """A line on the last iteration."""
-        for number, objective, keep in history[-1:]:
-            cli.say(
-                f"map_vectors: iteration {number}: objective {objective:.4f}, similarities seen {keep:.0%}"
-            )
-
-
 @dataclass(frozen=True)
-class MapOptions:
-    """What shapes the maps.
+class MapOptions(Options):
+    """Options of the maps.
 
     Args:
-        seed_from: where the first dictionary comes from.
-        dictionary: the file, with ``dictionary``: MUSE's form, vecmap's, or TSV.
-        seed_words: most frequent words of each side that ``unsupervised`` compares.
+        dictionary: file of pairs, with seed_from ``dictionary``: MUSE's form, vecmap's, or TSV.
         learning: fields of ``SelfLearning``.
-        max_words: read so many words of each side; None: all.
-        device: of torch.
+        device: device of torch.
     """
 
-    seed_from: str = UNSUPERVISED
+    seed_from: str = option(UNSUPERVISED, "origin of the first dictionary", choices=SEEDS)
     dictionary: Optional[PathLike] = None
-    seed_words: int = 4000
+    seed_words: int = option(
+        4000,
+        f"most frequent words that {UNSUPERVISED} compares, >= {MIN_PAIRS}",
+        minimum=MIN_PAIRS,
+    )
     learning: Mapping[str, Any] = field(default_factory=dict)
-    max_words: Optional[int] = None
+    max_words: Optional[int] = option(
+        None, "most frequent words of each side, >= 2 (default: all)", minimum=MIN_WORDS
+    )
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.seed_from not in SEEDS:
-            raise InputError(f"--seed-from {self.seed_from}: valid: {', '.join(SEEDS)}")
+        super().__post_init__()
         if (self.seed_from == DICTIONARY) != (self.dictionary is not None):
-            given = "is missing" if self.dictionary is None else self.dictionary
-            raise InputError(
-                f"--seed-from {self.seed_from}, --dictionary {given}: valid: a file with {DICTIONARY}, and only with it"
-            )
-        if self.seed_words < FEWEST_PAIRS:
-            raise InputError(f"--seed-words {self.seed_words}: valid: {FEWEST_PAIRS} or more")
-        check_max_words(self.max_words)
+            shown = "is missing" if self.dictionary is None else self.dictionary
+            options = f"--seed-from {self.seed_from}, --dictionary {shown}"
+            raise InputError(f"{options}: valid: a file with {DICTIONARY}, and only with it")
 
     def check(self) -> Any:
         """Check, before any work, what takes torch or the disk.
@@ -153,28 +104,100 @@ class MapOptions:
             The ``SelfLearning``.
 
         Raises:
-            InputError: an option of the learning out of range, no such device, a dictionary that cannot be read.
+            InputError: an option of the learning out of range, no such device, a dictionary that
+                cannot be read.
         """
-        with package():
+        with plugins():
             from fairseq_plugins.ops.word_mapping import SelfLearning
 
             learning = SelfLearning(**self.learning)
-        torch_device(self.device)
+        find_device(self.device)
         if self.dictionary is not None:
-            check_readable(
-                self.dictionary, "--dictionary", "pairs of words, in MUSE's form, vecmap's, or TSV"
-            )
+            valid = "pairs of words, in MUSE's form, vecmap's, or TSV"
+            check_readable(self.dictionary, "--dictionary", valid)
             read_candidates(self.dictionary, "--dictionary")
         return learning
 
     def shown(self) -> Dict[str, Any]:
-        """For a manifest: no paths, no device."""
-        return {
-            "seed_from": self.seed_from,
-            "seed_words": self.seed_words,
-            "max_words": self.max_words,
-            **self.learning,
-        }
+        """Return the options for a manifest: no paths, no device."""
+        names = ("seed_from", "seed_words", "max_words")
+        return {**{name: getattr(self, name) for name in names}, **self.learning}
+
+
+# ---- The first dictionary. ----
+
+
+def word_pairs(
+    kind: str, source: WordVectors, target: WordVectors, dictionary: Optional[PathLike] = None
+) -> Rows:
+    """Return the rows of a seed that comes from the words themselves.
+
+    Args:
+        kind: ``numerals`` (words of digits that both sides have), ``identical`` (words that both
+            sides have) or ``dictionary``.
+        source: words and vectors.
+        target: words and vectors.
+        dictionary: file in MUSE's form, vecmap's, or TSV.
+
+    Raises:
+        InputError: fewer than two pairs; a dictionary of the wrong direction or language.
+    """
+    sources, targets = source.rows(), target.rows()
+    seed = f"--seed-from {kind}"
+    if kind == DICTIONARY:
+        assert dictionary is not None
+        seed = f"--dictionary {dictionary}"
+        lexicon = read_candidates(dictionary, "--dictionary")
+        warning = check_sides(sources, targets, lexicon, "the vectors", seed)
+        if warning:
+            cli.say(f"map_vectors: warning: {warning}")
+        pairs = [(word, target) for word, candidates in lexicon.items() for target in candidates]
+    elif kind == NUMERALS:
+        pairs = [(word, word) for word in source.words if word.isdecimal()]
+    else:
+        pairs = [(word, word) for word in source.words]
+    pairs = [(first, second) for first, second in pairs if first in sources and second in targets]
+    if len(pairs) < MIN_PAIRS:
+        problem = f"{len(pairs)} pairs have vectors on both sides"
+        raise InputError(f"{seed}: {problem}; valid: {MIN_PAIRS} or more")
+    return [sources[first] for first, _ in pairs], [targets[second] for _, second in pairs]
+
+
+def _find_seed(
+    x: Any, y: Any, sides: Sequence[WordVectors], options: MapOptions, learning: Any
+) -> Any:
+    """Return the first dictionary: two tensors of rows."""
+    import torch
+
+    from fairseq_plugins.ops.word_mapping import similarity_seed
+
+    if options.seed_from == UNSUPERVISED:
+        with heartbeat("map_vectors: unsupervised seed"):
+            sizes = options.seed_words, learning.neighbours, learning.block
+            return similarity_seed(x, y, *sizes)
+    rows = word_pairs(options.seed_from, sides[0], sides[1], options.dictionary)
+    return tuple(torch.tensor(side, device=x.device) for side in rows)
+
+
+# ---- The maps. ----
+
+
+class _Progress:
+    """Report of the iterations, every few seconds."""
+
+    def __init__(self) -> None:
+        self.time = time.monotonic()
+
+    def __call__(self, iteration: Any) -> None:
+        if time.monotonic() - self.time >= report_seconds():
+            self.time = time.monotonic()
+            self.report(iteration)
+
+    @staticmethod
+    def report(iteration: Any) -> None:
+        number, objective, keep = iteration
+        numbers = f"objective {objective:.4f}, similarities seen {keep:.0%}"
+        cli.say(f"map_vectors: iteration {number}: {numbers}")
 
 
 def map_files(
@@ -188,96 +211,65 @@ def map_files(
     """Write mapped vectors, rows of length 1, and a report.
 
     Args:
-        source: word2vec's text, the most frequent word first.
-        target: word2vec's text.
-        outputs: the mapped vectors of both.
-        report: JSON: options, objective of each iteration, mutual-neighbour rate, margin, what looks random, what was not
-            checked, hashes.
-        options: what shapes the maps.
-        dictionary_output: write the last dictionary's pairs, in MUSE's form.
+        source: vectors of the source, word2vec's text, the most frequent word first.
+        target: vectors of the target.
+        outputs: mapped vectors of both.
+        report: JSON with options, objective of each iteration, certainty, hashes.
+        options: options of the maps.
+        dictionary_output: gets the pairs of the last dictionary, in MUSE's form.
 
     Returns:
-        The report's counts.
+        The counts of the report.
 
     Raises:
-        InputError: bad vectors, as in :func:`read_vectors`; other dimensions; a seed of fewer than two pairs; an option out of
-            range; an output or the report in the place of another file.
+        InputError: bad vectors, as in :func:`read_sides`; a seed of fewer than two pairs; an
+            option out of range; an output or the report in the place of another file.
     """
-    with package():
+    with plugins():
         import torch
 
         from fairseq_plugins.ops import word_mapping
         from fairseq_plugins.ops.neighbours import unit_rows
-    given = _given(("--source", source), ("--target", target), ("--dictionary", options.dictionary))
-    made = _given(*zip(OUTPUTS, outputs), ("--dictionary-output", dictionary_output))
-    check_places(given, [*made, ("--report", report)])
-    learning, place = options.check(), torch_device(options.device)
-    names = ((source, "--source"), (target, "--target"))
-    sides = [read_vectors(path, name, options.max_words) for path, name in names]
-    check_dimensions(sides, source, target)
-    x, y = (word_mapping.normalise(torch.from_numpy(side.vectors).to(place)) for side in sides)
-    seed = _seed(x, y, sides, options, learning)
-    say = Report()
-    learned = word_mapping.learn_maps(x, y, seed, learning, say)
-    say.last_line(learned.history)
-    mapped = [unit_rows(rows @ to_common) for rows, to_common in zip((x, y), learned.maps)]
-    words = [side.words for side in sides]
-    counts = {"seed_pairs": len(seed[0]), **_found(learned, mapped, words, learning)}
-    _say(counts)
-    Path(report).unlink(
-        missing_ok=True
-    )  # first: it must not stand beside vectors that it does not describe
-    write_vectors(
-        outputs, "outputs", [WordVectors(s.words, m.cpu().numpy()) for s, m in zip(sides, mapped)]
-    )
+    inputs: List[Named] = [("--source", source), ("--target", target)]
+    if options.dictionary is not None:
+        inputs.append(("--dictionary", options.dictionary))
+    files: List[Named] = list(zip(OUTPUTS, outputs))
     if dictionary_output is not None:
-        _write_dictionary(dictionary_output, learned.pairs, sides)
-    write_manifest(
-        report,
-        "map_vectors",
-        options.shown(),
-        counts,
-        [path for _, path in given],
-        [path for _, path in made],
-    )
-    return counts
-
-
-def _given(*named: Tuple[str, Optional[PathLike]]) -> List[Named]:
-    """Those that name a file."""
-    return [(option, path) for option, path in named if path is not None]
-
-
-def _say(counts: Dict[str, Any]) -> None:
+        files.append(("--dictionary-output", dictionary_output))
+    check_places(inputs, [*files, ("--report", report)])
+    learning, device = options.check(), find_device(options.device)
+    sides = read_sides(source, target, options.max_words)
+    x, y = (word_mapping.normalise(torch.from_numpy(side.vectors).to(device)) for side in sides)
+    seed = _find_seed(x, y, sides, options, learning)
+    progress = _Progress()
+    learned = word_mapping.learn_maps(x, y, seed, learning, progress)
+    if learned.history:
+        progress.report(learned.history[-1])
+    mapped = [unit_rows(rows @ to_common) for rows, to_common in zip((x, y), learned.maps)]
+    counts = {"seed_pairs": len(seed[0]), **_summarise(learned, mapped, sides, learning)}
     for warning in counts["warnings"]:
         cli.say(f"map_vectors: warning: {warning}")
     for text in counts["not_checked"]:
         cli.say(f"map_vectors: not checked: {text}")
+    Path(report).unlink(missing_ok=True)  # it must not stand beside other vectors
+    vectors = [WordVectors(side.words, rows.cpu().numpy()) for side, rows in zip(sides, mapped)]
+    write_vectors(outputs, "outputs", vectors)
+    if dictionary_output is not None:
+        _write_dictionary(dictionary_output, learned.pairs, sides)
+    paths = [path for _, path in inputs], [path for _, path in files]
+    write_manifest(report, "map_vectors", options.shown(), counts, *paths)
+    return counts
 
 
-def _seed(x: Any, y: Any, sides: List[WordVectors], options: MapOptions, learning: Any) -> Any:
-    """The first dictionary: two tensors of rows."""
-    import torch
-
-    from fairseq_plugins.ops.word_mapping import similarity_seed
-
-    if options.seed_from == UNSUPERVISED:
-        with heartbeat("map_vectors: unsupervised seed"):
-            return similarity_seed(x, y, options.seed_words, learning.neighbours, learning.block)
-    rows = word_pairs(options.seed_from, sides[0], sides[1], options.dictionary)
-    first, second = (torch.tensor(side, device=x.device) for side in rows)
-    return first, second
-
-
-def _found(
-    learned: Any, mapped: List[Any], words: List[List[str]], learning: Any
+def _summarise(
+    learned: Any, mapped: List[Any], sides: Sequence[WordVectors], learning: Any
 ) -> Dict[str, Any]:
-    """How the learning went, and what looks random."""
-    from .checks import look
+    from .certainty import judge
 
-    verdict = look(mapped[0], mapped[1], words, learning.neighbours, learning.block)
-    found = {
-        "words": [len(each) for each in words],
+    words = [side.words for side in sides]
+    verdict = judge(mapped[0], mapped[1], words, learning.neighbours, learning.block)
+    counts = {
+        "words": [len(side) for side in words],
         "pairs": len(learned.pairs[0]),
         "iterations": len(learned.history),
         "converged": learned.converged,
@@ -286,109 +278,64 @@ def _found(
         **verdict.as_json(),
     }
     if not learned.converged:
-        found["warnings"] = [
-            *verdict.warnings,
-            f"--iterations {learning.iterations}: ended before it converged",
-        ]
-    return found
+        warning = f"--iterations {learning.iterations}: ended before it converged"
+        counts["warnings"] = [*verdict.warnings, warning]
+    return counts
 
 
-def _write_dictionary(path: PathLike, pairs: Any, sides: List[WordVectors]) -> None:
-    """The distinct pairs, by the frequency of the source word."""
+def _write_dictionary(path: PathLike, pairs: Any, sides: Sequence[WordVectors]) -> None:
+    """Write the distinct pairs, by the frequency of the source word."""
     rows = sorted(set(zip(*(side.tolist() for side in pairs))))
-    entries = [
-        Entry(sides[0].words[first], sides[1].words[second], 1.0, 1) for first, second in rows
-    ]
+    entries = [Entry(sides[0].words[i], sides[1].words[j], 1.0, 1) for i, j in rows]
     with atomic_texts([path], "--dictionary-output") as (file,):
         write_entries(file, entries, MUSE)
 
 
+# ---- The verb. ----
+
+
 def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep.map_vectors``."""
+    """Return the options of ``python -m data_prep map_vectors``."""
     parser = cli.parser("map_vectors", __doc__)
-    parser.add_argument(
-        "--source", required=True, metavar="FILE", help="vectors of the source, word2vec's text"
-    )
-    parser.add_argument(
-        "--target", required=True, metavar="FILE", help="vectors of the target, word2vec's text"
-    )
-    parser.add_argument(
-        "--source-output", required=True, metavar="FILE", help="mapped vectors of the source"
-    )
-    parser.add_argument(
-        "--target-output", required=True, metavar="FILE", help="mapped vectors of the target"
-    )
-    parser.add_argument(
-        "--report",
-        required=True,
-        metavar="FILE",
-        help="JSON: how the learning went, what looks random",
-    )
-    parser.add_argument(
-        "--dictionary",
-        metavar="FILE",
-        help=f"with --seed-from {DICTIONARY}: MUSE's form, vecmap's, or TSV",
-    )
-    parser.add_argument(
-        "--dictionary-output", metavar="FILE", help="write the last dictionary, in MUSE's form"
-    )
-    parser.add_argument(
-        "--max-words", type=int, metavar="N", help="most frequent words of each side (default: all)"
-    )
+    add = adder(parser)
+    for side in ("source", "target"):
+        add(f"--{side}", "FILE", f"vectors of the {side}, word2vec's text", required=True)
+        add(f"--{side}-output", "FILE", f"mapped vectors of the {side}", required=True)
+    add("--report", "FILE", "report of the learning, what looks random; JSON", required=True)
+    text = f"pairs for --seed-from {DICTIONARY}: MUSE's form, vecmap's, or TSV"
+    add("--dictionary", "FILE", text)
+    add("--dictionary-output", "FILE", "pairs of the last dictionary, in MUSE's form")
     add_map_options(parser)
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of what is drawn")
-    add_device_options(parser)
+    add_fields(parser, MapOptions, leave_out=["seed_from", "seed_words"])
+    add("--seed", "N", "seed of the similarities that are seen", default=1)
+    add_device_options(add)
     return parser
 
 
 def add_map_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that shape the maps, but for ``--seed``."""
-    parser.add_argument(
-        "--seed-from",
-        choices=SEEDS,
-        default=UNSUPERVISED,
-        help="where the first dictionary comes from",
-    )
-    parser.add_argument(
-        "--seed-words",
-        type=int,
-        default=4000,
-        metavar="N",
-        help=f"most frequent words that {UNSUPERVISED} compares",
-    )
-    parser.add_argument(
-        "--orthogonal",
-        action="store_true",
-        help="no re-weighting in the last step: the map is a rotation",
-    )
-    for option, _, kind, default, text in LEARNING:
-        parser.add_argument(
-            f"--{option}",
-            type=kind,
-            default=default,
-            metavar="N" if kind is int else "R",
-            help=text,
-        )
+    add_fields(parser, MapOptions, leave_out=["max_words"])
+    text = "leave out the re-weighting of the last step: the map is a rotation"
+    add_flag(parser, "--orthogonal", text)
+    for item in LEARNING:
+        metavar = "N" if isinstance(item.default, int) else "R"
+        adder(parser)(f"--{item.name}", metavar, item.text, default=item.default)
 
 
 def map_options(args: argparse.Namespace) -> MapOptions:
     """Return the options of a parsed command line."""
-    learning = {name: getattr(args, option.replace("-", "_")) for option, name, _, _, _ in LEARNING}
+    learning = {item.field: getattr(args, item.name.replace("-", "_")) for item in LEARNING}
     learning.update(seed=args.seed, reweight=not args.orthogonal, block=args.block)
     max_words = getattr(args, "max_words", None)
-    return MapOptions(
-        args.seed_from, args.dictionary, args.seed_words, learning, max_words, args.device
-    )
+    files = args.seed_from, args.dictionary, args.seed_words
+    return MapOptions(*files, learning, max_words, args.device)
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
     set_threads(args.threads)
-    outputs = (args.source_output, args.target_output)
-    counts = map_files(
-        args.source, args.target, outputs, args.report, map_options(args), args.dictionary_output
-    )
-    cli.say(
-        f"map_vectors: {args.report}: {counts['iterations']} iterations, mutual neighbours {counts['found']['mutual']:.1%}"
-    )
+    files = args.source, args.target, (args.source_output, args.target_output), args.report
+    counts = map_files(*files, map_options(args), args.dictionary_output)
+    mutual = f"mutual neighbours {counts['found']['mutual']:.1%}"
+    cli.say(f"map_vectors: {args.report}: {counts['iterations']} iterations, {mutual}")

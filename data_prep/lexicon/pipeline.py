@@ -1,30 +1,68 @@
-"""Two texts to lexicons of both directions: words, word vectors, one space, nearest words. Finished steps are skipped."""
+"""Two texts to lexicons of both directions: words, vectors, one space, nearest words."""
 
 import argparse
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+)
 
 from .. import cli
 from ..files import leftovers, locked
 from ..io import InputError, PathLike, read_json
-from ..layout import parse_pairs
+from ..layout import MANIFEST, STEPS_FOLDER, parse_pairs
+from ..options import add_fields, adder, from_args
 from ..steps import Step, write_manifest
-from . import induce as induce_lexicon
-from . import mapping as map_vectors
-from . import word_vectors, words
-from .files import Named, check_places, check_readable, version
+from . import induce, mapping, words
+from .files import Named, check_places, check_readable, read_version
+from .induce import LexiconOptions
+from .mapping import MapOptions
+from .vectors import add_device_options, set_threads
+from .word_vectors import VectorOptions, write_word_vectors
 
-MANIFEST, MAP_REPORT, LEXICON_REPORT = "manifest.json", "map.json", "lexicon.json"
 KINDS = ("words", "vectors", "mapped")
 
 
-class Pipeline:
-    """The steps of one pair of languages.
+class PipelineOptions(NamedTuple):
+    """Options of all steps.
 
-    Everything but the lexicons is in ``OUT/SOURCE-TARGET``. Before a step is done again, the manifest is removed: where it is, it
-    describes what is there. The lexicons of an earlier run stay until the last step replaces both of them, and a run in the other
-    direction has the same ones: before it, its manifest is removed too.
+    Attributes:
+        cased: keep upper case.
+        segmenters: segmenter of each language, or None.
+        vectors: options of the word vectors.
+        mapping: options of the maps.
+        lexicon: options of the lexicons.
+    """
+
+    cased: bool
+    segmenters: Sequence[Optional[str]]
+    vectors: VectorOptions
+    mapping: MapOptions
+    lexicon: LexiconOptions
+
+    def shown(self) -> Dict[str, Any]:
+        """Return the options for a manifest."""
+        text = {"cased": self.cased, "segmenters": list(self.segmenters)}
+        steps = {"vectors": asdict(self.vectors), "map": self.mapping.shown()}
+        return {**text, **steps, **self.lexicon.shown()}
+
+
+class Pipeline:
+    """The steps of a pair of languages; finished steps are skipped.
+
+    All but the lexicons is in OUT/SOURCE-TARGET. Before a step is done again, the manifest is
+    removed: it always describes what is there. The lexicons of an earlier run stay until the last
+    step replaces both of them, and a run in the other direction has the same ones: before that
+    step, its manifest is removed too.
 
     Args:
         output: the folder OUT.
@@ -35,26 +73,24 @@ class Pipeline:
     def __init__(self, output: PathLike, pair: Sequence[str], texts: Sequence[PathLike]):
         self.pair, self.texts = list(pair), [Path(text) for text in texts]
         self.top = Path(output)
-        self.folder = self.top / "-".join(pair)
-        self.lexicons = [self.top / f"{first}-{second}.tsv" for first, second in (pair, pair[::-1])]
+        forward, backward = "-".join(pair), "-".join(pair[::-1])
+        self.folder = self.top / forward
+        self.lexicons = [self.top / f"{name}.tsv" for name in (forward, backward)]
         self.manifest = self.folder / MANIFEST
-        self.opposite = self.top / "-".join(pair[::-1]) / MANIFEST
-        self.map_report, self.lexicon_report = (
-            self.folder / MAP_REPORT,
-            self.folder / LEXICON_REPORT,
-        )
-        self.skipped: List[str] = []
+        self.opposite_manifest = self.top / backward / MANIFEST
+        self.map_report = self.folder / "map.json"
+        self.lexicon_report = self.folder / "lexicon.json"
 
     def file(self, kind: str, language: str) -> Path:
-        """The file of a kind of a language."""
+        """Return the file of a kind of a language."""
         return self.folder / kind / f"{language}.{'txt' if kind == 'words' else 'vec'}"
 
     def files(self, kind: str) -> List[Path]:
-        """Those of both languages."""
+        """Return the files of a kind of both languages."""
         return [self.file(kind, language) for language in self.pair]
 
     def outputs(self) -> List[Path]:
-        """What the manifest describes."""
+        """Return the files that the manifest describes."""
         return [*(path for kind in KINDS for path in self.files(kind)), *self.lexicons]
 
     def check(self, inputs: Sequence[Named]) -> None:
@@ -64,26 +100,34 @@ class Pipeline:
             inputs: option and file.
 
         Raises:
-            InputError: one is a file of the folder that is written, or OUT is a file.
+            InputError: an input is a file of the folder that is written, or OUT is a file.
         """
         if self.top.exists() and not self.top.is_dir():
-            raise InputError(f"--out {self.top}: a file; valid: a folder, which need not be there")
-        made = [*self.outputs(), self.map_report, self.lexicon_report, self.manifest]
-        notes = [Path(f"{path}.json") for kind in KINDS[:2] for path in self.files(kind)]
-        check_places(inputs, [("--out", path) for path in (*made, *notes)])
+            valid = "a folder, which need not be there"
+            raise InputError(f"--out {self.top}: a file; valid: {valid}")
+        files = [*self.outputs(), self.map_report, self.lexicon_report, self.manifest]
+        files += [Path(f"{path}.json") for kind in KINDS[:2] for path in self.files(kind)]
+        check_places(inputs, [("--out", path) for path in files])
 
     def locked(self) -> ContextManager[None]:
-        """Keep other runs of this pair, in either direction, out of OUT. A kill frees it.
+        """Keep other runs of this pair, in either direction, out of OUT; a kill frees it.
 
         Raises:
             InputError: another run is at work there.
         """
-        return locked(
-            self.top / f".{'-'.join(sorted(self.pair))}.lock",
-            f"--out {self.top} ({'-'.join(self.pair)})",
-        )
+        lock = self.top / f".{'-'.join(sorted(self.pair))}.lock"
+        return locked(lock, f"--out {self.top} ({'-'.join(self.pair)})")
 
-    def run(
+    def remove_leftovers(self) -> None:
+        """Remove what a kill left unfinished of this pair; another pair may be at work in OUT."""
+        folders = [self.folder / name for name in (".", *KINDS, STEPS_FOLDER)]
+        paths = [path for folder in folders for path in leftovers(folder)]
+        for lexicon in self.lexicons:
+            paths += leftovers(self.top, lexicon.name)
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+    def run_step(
         self,
         name: str,
         inputs: Mapping[str, Path],
@@ -91,190 +135,131 @@ class Pipeline:
         outputs: Sequence[Path],
         work: Callable[[], Any],
     ) -> None:
-        """Do a step, unless it was done with the same inputs and options."""
-        step = Step(self.folder / ".steps" / f"{name}.json", inputs, options, outputs)
+        """Run a step, unless it was finished with the same inputs and options."""
+        step = Step(self.folder / STEPS_FOLDER / f"{name}.json", inputs, options, outputs)
         if step.recall() is not None:
-            self.skipped.append(name)
             cli.say(f"lexicon: {name}: unchanged, skipped")
             return
         cli.say(f"lexicon: {name}")
         step.begin()
         self.manifest.unlink(missing_ok=True)
         if set(outputs) & set(self.lexicons):
-            self.opposite.unlink(missing_ok=True)
+            self.opposite_manifest.unlink(missing_ok=True)
         work()
         step.finish({})
 
-    def clean(self) -> None:
-        """Remove what a kill left unfinished of this pair; another pair may be at work in OUT."""
-        folders = [self.folder / name for name in (".", *KINDS, ".steps")]
-        paths = [path for folder in folders for path in leftovers(folder)]
-        paths += [path for lexicon in self.lexicons for path in leftovers(self.top, lexicon.name)]
-        for path in paths:
-            path.unlink(missing_ok=True)
+    def run(self, options: PipelineOptions) -> None:
+        """Run all steps and write the manifest.
 
+        Raises:
+            InputError: an option or a file that cannot be used, before the first step; another
+                run is at work there; as in the steps.
+        """
+        self._check_options(options)
+        with self.locked():
+            self.remove_leftovers()
+            self._run_text_steps(options)
+            self._run_lexicon_steps(options)
+            counts = {}
+            for name, path in (("map", self.map_report), ("lexicon", self.lexicon_report)):
+                counts[name] = dict((read_json(path) or {}).get("counts", {}))
+            for name in ("objective", "keep"):
+                counts["map"].pop(name, None)
+            shown, outputs = options.shown(), self.outputs()
+            write_manifest(self.manifest, "lexicon", shown, counts, self.texts, outputs)
 
-def make_lexicons(
-    pipeline: Pipeline,
-    text: Mapping[str, Any],
-    vectors: word_vectors.VectorOptions,
-    mapping: map_vectors.MapOptions,
-    lexicon: induce_lexicon.LexiconOptions,
-) -> Dict[str, Any]:
-    """Do all steps.
+    def _check_options(self, options: PipelineOptions) -> None:
+        inputs: List[Named] = [*zip(("--source", "--target"), self.texts)]
+        for option, path in inputs:
+            check_readable(path, option, "a text file")
+        for segmenter in options.segmenters:
+            words.load_segmenter(segmenter or words.SPACES)
+        options.mapping.check()
+        if options.mapping.dictionary is not None:
+            inputs.append(("--dictionary", options.mapping.dictionary))
+        self.check(inputs)
 
-    Args:
-        pipeline: the pair, its texts and its folder.
-        text: ``cased``, and ``segmenters``, one for each language or None.
-        vectors: of the word vectors.
-        mapping: of the maps.
-        lexicon: of the lexicons.
+    def _run_text_steps(self, options: PipelineOptions) -> None:
+        cased = options.cased
+        for language, path, segmenter in zip(self.pair, self.texts, options.segmenters):
+            output = self.file("words", language)
+            work = partial(words.write_words, [path], [output], segmenter, cased)
+            shown = words.describe_options(segmenter, cased)
+            self.run_step(f"words.{language}", {"text": path}, shown, [output], work)
+        shown = {**asdict(options.vectors), "gensim": read_version("gensim")}
+        for language in self.pair:
+            source, output = self.file("words", language), self.file("vectors", language)
+            work = partial(write_word_vectors, source, output, options.vectors)
+            self.run_step(f"vectors.{language}", {"words": source}, shown, [output], work)
 
-    Returns:
-        The manifest's counts.
-
-    Raises:
-        InputError: an option or a file that cannot be used, before the first step; another run is at work there; as in the steps.
-    """
-    _check(pipeline, text["segmenters"], mapping)
-    with pipeline.locked():
-        pipeline.clean()
-        _words_and_vectors(pipeline, text, vectors)
-        _map_and_induce(pipeline, mapping, lexicon)
-        reports = {"map": pipeline.map_report, "lexicon": pipeline.lexicon_report}
-        counts = {name: (read_json(path) or {}).get("counts", {}) for name, path in reports.items()}
-        counts["map"] = {
-            name: value
-            for name, value in counts["map"].items()
-            if name not in ("objective", "keep")
-        }
-        options = {**text, "vectors": vars(vectors), "map": mapping.shown(), **lexicon.shown()}
-        write_manifest(
-            pipeline.manifest, "lexicon", options, counts, pipeline.texts, pipeline.outputs()
-        )
-    return counts
-
-
-def _check(
-    pipeline: Pipeline, segmenters: Sequence[Optional[str]], mapping: map_vectors.MapOptions
-) -> None:
-    """What can be known before the first step."""
-    inputs: List[Named] = [*zip(("--source", "--target"), pipeline.texts)]
-    for option, path in inputs:
-        check_readable(path, option, "a text file")
-    for segmenter in segmenters:
-        words.load_segmenter(segmenter or words.SPACES)
-    mapping.check()
-    if mapping.dictionary is not None:
-        inputs.append(("--dictionary", mapping.dictionary))
-    pipeline.check(inputs)
-
-
-def _words_and_vectors(
-    pipeline: Pipeline, text: Mapping[str, Any], vectors: word_vectors.VectorOptions
-) -> None:
-    for language, path, segmenter in zip(pipeline.pair, pipeline.texts, text["segmenters"]):
-        chosen = {"segmenter": segmenter, "cased": text["cased"]}
-        output = pipeline.file("words", language)
-        cut = partial(words.write_words, [path], [output], **chosen)
-        pipeline.run(f"words.{language}", {"text": path}, words.shown(**chosen), [output], cut)
-    for language in pipeline.pair:
-        source, output = pipeline.file("words", language), pipeline.file("vectors", language)
-        train = partial(word_vectors.write_word_vectors, source, output, vectors)
-        shown = {**vars(vectors), "gensim": version("gensim")}
-        pipeline.run(f"vectors.{language}", {"words": source}, shown, [output], train)
-
-
-def _map_and_induce(
-    pipeline: Pipeline, mapping: map_vectors.MapOptions, lexicon: induce_lexicon.LexiconOptions
-) -> None:
-    vectors, mapped = pipeline.files("vectors"), pipeline.files("mapped")
-    report, second_report = pipeline.map_report, pipeline.lexicon_report
-    inputs = dict(zip(("source", "target"), vectors))
-    if mapping.dictionary is not None:
-        inputs["dictionary"] = Path(mapping.dictionary)
-    learn = partial(
-        map_vectors.map_files, vectors[0], vectors[1], (mapped[0], mapped[1]), report, mapping
-    )
-    pipeline.run("map", inputs, mapping.shown(), [*mapped, report], learn)
-    inputs = dict(zip(("source", "target"), mapped))
-    induce = partial(
-        induce_lexicon.induce, mapped[0], mapped[1], pipeline.lexicons, second_report, lexicon
-    )
-    pipeline.run("lexicon", inputs, lexicon.shown(), [*pipeline.lexicons, second_report], induce)
+    def _run_lexicon_steps(self, options: PipelineOptions) -> None:
+        vectors, mapped = self.files("vectors"), self.files("mapped")
+        inputs = {"source": vectors[0], "target": vectors[1]}
+        if options.mapping.dictionary is not None:
+            inputs["dictionary"] = Path(options.mapping.dictionary)
+        outputs, report = [*mapped, self.map_report], self.map_report
+        work = partial(mapping.map_files, *vectors, (mapped[0], mapped[1]), report, options.mapping)
+        self.run_step("map", inputs, options.mapping.shown(), outputs, work)
+        inputs = {"source": mapped[0], "target": mapped[1]}
+        outputs, report = [*self.lexicons, self.lexicon_report], self.lexicon_report
+        work = partial(induce.induce, *mapped, self.lexicons, report, options.lexicon)
+        self.run_step("lexicon", inputs, options.lexicon.shown(), outputs, work)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep.lexicon``."""
-    parser = cli.parser("lexicon", __doc__)
-    parser.add_argument(
-        "--source",
-        required=True,
-        metavar="FILE",
-        help="text of one language, one sentence per line",
-    )
-    parser.add_argument(
-        "--target",
-        required=True,
-        metavar="FILE",
-        help="text of the other; the two need not be translations",
-    )
-    parser.add_argument(
-        "--out",
-        required=True,
-        metavar="DIR",
-        help="gets SOURCE-TARGET.tsv, TARGET-SOURCE.tsv, and a folder",
-    )
-    parser.add_argument("--source-lang", metavar="LANG", help="default: the ending of --source")
-    parser.add_argument("--target-lang", metavar="LANG", help="default: the ending of --target")
+    """Return the options of ``python -m data_prep lexicon``."""
+    parser = cli.parser("lexicon", f"{__doc__} Finished steps are skipped.")
+    add = adder(parser)
+    add("--source", "FILE", "text of one language, one sentence per line", required=True)
+    text = "text of the other language; the two need not be translations"
+    add("--target", "FILE", text, required=True)
+    text = "folder of SOURCE-TARGET.tsv, TARGET-SOURCE.tsv, and the files of the steps"
+    add("--out", "DIR", text, required=True)
     words.add_word_options(parser)
-    parser.add_argument("--source-segmenter", metavar="NAME", help="of --source alone")
-    parser.add_argument("--target-segmenter", metavar="NAME", help="of --target alone")
-    word_vectors.add_vector_options(parser)
-    parser.add_argument(
-        "--dictionary", metavar="FILE", help="with --seed-from dictionary: pairs to begin with"
-    )
-    map_vectors.add_map_options(parser)
-    induce_lexicon.add_lexicon_options(parser)
-    induce_lexicon.add_device_options(parser)
+    for side in ("source", "target"):
+        add(f"--{side}-lang", "LANG", f"language of --{side}; default: the ending of the file")
+        add(f"--{side}-segmenter", "NAME", f"segmenter of --{side} alone")
+    add_fields(parser, VectorOptions)
+    add("--dictionary", "FILE", "pairs to begin with, for --seed-from dictionary")
+    mapping.add_map_options(parser)
+    add_fields(parser, LexiconOptions, leave_out=["max_words", "neighbours", "block"])
+    add_device_options(add)
     return parser
 
 
-def languages(args: argparse.Namespace) -> List[str]:
+def languages_from_args(args: argparse.Namespace) -> List[str]:
     """Return the two languages.
 
     Raises:
-        InputError: one is neither given nor the ending of its file; both are the same.
+        InputError: a language is neither an option nor the ending of its file; both are the same.
     """
-    found = []
+    languages = []
     for side in ("source", "target"):
-        path, given = getattr(args, side), getattr(args, f"{side}_lang")
-        language = given if given is not None else Path(path).suffix[1:]
+        path, language = getattr(args, side), getattr(args, f"{side}_lang")
+        if language is None:
+            language = Path(path).suffix[1:]
         if not language:
-            raise InputError(
-                f"--{side}-lang: missing, and --{side} {path} has no ending that names it; valid: a code, as en"
-            )
-        found.append(language)
+            problem = f"missing, and --{side} {path} has no ending that names it"
+            raise InputError(f"--{side}-lang: {problem}; valid: a code, as en")
+        languages.append(language)
     try:
-        parse_pairs("-".join(found))
+        parse_pairs("-".join(languages))
     except InputError:
-        raise InputError(
-            f"--source-lang {found[0]}, --target-lang {found[1]}: valid: two different codes without '-', '/', ',' or white space"
-        ) from None
-    return found
+        options = f"--source-lang {languages[0]}, --target-lang {languages[1]}"
+        valid = "two different codes without '-', '/', ',' or white space"
+        raise InputError(f"{options}: valid: {valid}") from None
+    return languages
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
-    pipeline = Pipeline(args.out, languages(args), (args.source, args.target))
-    vectors = word_vectors.vector_options(args)
-    induce_lexicon.set_threads(args.threads)
-    mapping = map_vectors.map_options(args)
-    lexicon = induce_lexicon.lexicon_options(args)
-    segmenters = [args.source_segmenter or args.segmenter, args.target_segmenter or args.segmenter]
-    text = {"segmenters": segmenters, "cased": args.cased}
-    make_lexicons(pipeline, text, vectors, mapping, lexicon)
-    cli.say(
-        f"lexicon: {pipeline.lexicons[0]} and {pipeline.lexicons[1]}; hashes and what was found in {pipeline.manifest}"
-    )
+    pipeline = Pipeline(args.out, languages_from_args(args), (args.source, args.target))
+    vectors = from_args(VectorOptions, args)
+    set_threads(args.threads)
+    segmenters = [args.source_segmenter, args.target_segmenter]
+    segmenters = [segmenter or args.segmenter for segmenter in segmenters]
+    map_options, lexicon = mapping.map_options(args), from_args(LexiconOptions, args)
+    pipeline.run(PipelineOptions(args.cased, segmenters, vectors, map_options, lexicon))
+    files = f"{pipeline.lexicons[0]} and {pipeline.lexicons[1]}"
+    cli.say(f"lexicon: {files}; hashes and what was found in {pipeline.manifest}")

@@ -1,4 +1,4 @@
-"""Score a lexicon against a dictionary: precision among the first 1, 5, 10 candidates, coverage, paired test."""
+"""Score a lexicon against a dictionary: precision among the first candidates, paired test."""
 
 import argparse
 import math
@@ -7,53 +7,60 @@ from typing import Any, Dict, List, Optional, Set
 from .. import cli
 from ..files import write_json
 from ..io import InputError
-from .files import check_direction, check_places, read_candidates
+from ..options import add_flag, adder
+from .files import Lexicon, check_direction, check_places, read_candidates
 
 DEFAULT_RANKS = "1,5,10"
-Lexicon = Dict[str, List[str]]
 
 
 def precisions(lexicon: Lexicon, gold: Lexicon, ranks: List[int]) -> Dict[str, float]:
-    """Percent of the words of ``gold`` with a right candidate among the first so many: ``p@1`` and so on."""
+    """Return the percentage of words with a right candidate among the first N, as ``p@N``."""
     return {
         f"p@{rank}": 100 * sum(hits(lexicon, gold, rank).values()) / len(gold) for rank in ranks
     }
 
 
 def hits(lexicon: Lexicon, gold: Lexicon, rank: int) -> Dict[str, bool]:
-    """Whether one of the first ``rank`` candidates of each word of ``gold`` is right; no candidate is wrong."""
+    """Return for each word of `gold` whether one of its first `rank` candidates is right."""
     return {
-        word: bool(set(lexicon.get(word, [])[:rank]) & set(right)) for word, right in gold.items()
+        word: not set(lexicon.get(word, [])[:rank]).isdisjoint(translations)
+        for word, translations in gold.items()
     }
 
 
-def reachable(lexicon: Lexicon, dictionary: Lexicon, targets: Optional[Set[str]]) -> Lexicon:
-    """The dictionary's words that the lexicon has, with their translations; with ``targets``, only those that are among them."""
-    found = {}
-    for word, right in dictionary.items():
-        kept = [each for each in right if targets is None or each in targets]
-        if word in lexicon and kept:
-            found[word] = kept
-    return found
+def scorable(lexicon: Lexicon, dictionary: Lexicon, targets: Optional[Set[str]]) -> Lexicon:
+    """Return the words of a dictionary that a lexicon has; translations among `targets`, if any."""
+    gold = {}
+    for word, translations in dictionary.items():
+        if targets is not None:
+            translations = [target for target in translations if target in targets]
+        if word in lexicon and translations:
+            gold[word] = translations
+    return gold
 
 
 def mcnemar(first: Dict[str, bool], second: Dict[str, bool]) -> Dict[str, Any]:
-    """The exact test of McNemar, two-sided: would words that only one lexicon has right fall so unevenly by chance?
+    """Compute the exact test of McNemar, two-sided, of two lexicons.
 
     Args:
         first: word -> right.
         second: the same words.
 
     Returns:
-        ``only_first`` and ``only_second``: words; ``p``: probability.
+        ``only_first`` and ``only_second``: numbers of words; ``p``: probability that words that
+        only one lexicon has right fall so unevenly by chance.
 
     Source: McNemar 1947, with the binomial distribution.
     """
     only_first = sum(first[word] and not second[word] for word in first)
     only_second = sum(second[word] and not first[word] for word in first)
-    differ, fewer = only_first + only_second, min(only_first, only_second)
-    tail = sum(math.comb(differ, count) for count in range(fewer + 1)) * 2
-    return {"only_first": only_first, "only_second": only_second, "p": min(1.0, tail / 2**differ)}
+    differing, fewer = only_first + only_second, min(only_first, only_second)
+    tail = sum(math.comb(differing, count) for count in range(fewer + 1)) * 2
+    return {
+        "only_first": only_first,
+        "only_second": only_second,
+        "p": min(1.0, tail / 2**differing),
+    }
 
 
 def score(
@@ -68,89 +75,66 @@ def score(
     Args:
         lexicon: source word -> candidates by rank.
         dictionary: source word -> translations.
-        ranks: of the precisions.
-        targets: the target vocabulary: translations outside it do not count. None: all count.
+        ranks: ranks of the precisions.
+        targets: target vocabulary: translations outside of it do not count. None: all count.
         baseline: another lexicon; both are then scored on the words that both have.
 
     Returns:
-        ``words`` scored, ``coverage`` in percent of the dictionary's words, ``p@N`` in percent; with a baseline the same of it
-        under ``baseline``, and ``mcnemar`` of the first candidates.
+        ``words`` scored, ``coverage`` in percent of the dictionary's words, ``p@N`` in percent;
+        with a baseline its precisions under ``baseline``, and ``mcnemar`` of the first candidates.
 
     Raises:
         InputError: no word can be scored.
     """
-    gold = reachable(lexicon, dictionary, targets)
+    gold = scorable(lexicon, dictionary, targets)
     if baseline is not None:
-        gold = reachable(baseline, gold, None)
+        gold = scorable(baseline, gold, None)
     if not gold:
-        raise InputError(
-            "--dictionary: none of its words can be scored; valid: words and translations that the lexicon has"
-        )
-    result: Dict[str, Any] = {"words": len(gold), "coverage": 100 * len(gold) / len(dictionary)}
-    result.update(precisions(lexicon, gold, ranks))
+        valid = "words and translations that the lexicon has"
+        raise InputError(f"--dictionary: none of its words can be scored; valid: {valid}")
+    scores: Dict[str, Any] = {"words": len(gold), "coverage": 100 * len(gold) / len(dictionary)}
+    scores.update(precisions(lexicon, gold, ranks))
     if baseline is not None:
-        result["baseline"] = precisions(baseline, gold, ranks)
-        result["mcnemar"] = mcnemar(hits(lexicon, gold, 1), hits(baseline, gold, 1))
-    return result
+        scores["baseline"] = precisions(baseline, gold, ranks)
+        scores["mcnemar"] = mcnemar(hits(lexicon, gold, 1), hits(baseline, gold, 1))
+    return scores
 
 
-def table(result: Dict[str, Any]) -> str:
-    """The scores as a Markdown table, and the test as a line."""
-    names = [name for name in result if name.startswith("p@")]
-    lines = [
-        f"| lexicon | words | coverage | {' | '.join(names)} |",
-        "|---|---:|---:|" + "---:|" * len(names),
-    ]
-    for title, scores in (("lexicon", result), ("baseline", result.get("baseline"))):
-        if scores:
-            cells = " | ".join(f"{scores[name]:.1f}" for name in names)
-            lines.append(f"| {title} | {result['words']:,} | {result['coverage']:.1f} | {cells} |")
-    test = result.get("mcnemar")
+def format_table(scores: Dict[str, Any]) -> str:
+    """Return the scores as a Markdown table, and the test as a line."""
+    names = [name for name in scores if name.startswith("p@")]
+    lines = [f"| lexicon | words | coverage | {' | '.join(names)} |"]
+    lines.append("|---|---:|---:|" + "---:|" * len(names))
+    sizes = f"{scores['words']:,} | {scores['coverage']:.1f}"
+    for title, part in (("lexicon", scores), ("baseline", scores.get("baseline"))):
+        if part:
+            cells = " | ".join(f"{part[name]:.1f}" for name in names)
+            lines.append(f"| {title} | {sizes} | {cells} |")
+    test = scores.get("mcnemar")
     if test:
         lines.append(
-            f"\nfirst candidates: {test['only_first']} words right only in the lexicon, {test['only_second']} only in the "
-            f"baseline; McNemar p = {test['p']:.3f}"
+            f"\nfirst candidates: {test['only_first']} words right only in the lexicon, "
+            f"{test['only_second']} only in the baseline; McNemar p = {test['p']:.3f}"
         )
     return "\n".join(lines)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep.score_lexicon``."""
+    """Return the options of ``python -m data_prep score_lexicon``."""
     parser = cli.parser("score_lexicon", __doc__)
-    parser.add_argument(
-        "--lexicon",
-        required=True,
-        metavar="FILE",
-        help="TSV (source, target, score, rank) or MUSE's form",
-    )
-    parser.add_argument(
-        "--dictionary",
-        required=True,
-        nargs="+",
-        metavar="FILE",
-        help="right translations, in MUSE's form or TSV; joined",
-    )
-    parser.add_argument(
-        "--reverse",
-        metavar="FILE",
-        help="the lexicon of the other direction: its source words are the target vocabulary, and translations outside it do not "
-        "count",
-    )
-    parser.add_argument(
-        "--baseline",
-        metavar="FILE",
-        help="another lexicon: both are scored on the words that both have",
-    )
-    parser.add_argument(
-        "--at",
-        default=DEFAULT_RANKS,
-        metavar="RANKS",
-        help="precision among the first so many candidates",
-    )
-    parser.add_argument(
-        "--cased", action="store_true", help="do not lower-case the dictionary and the lexicons"
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the result here as well")
+    add = adder(parser)
+    text = "lexicon: TSV (source, target, score, rank) or MUSE's form"
+    add("--lexicon", "FILE", text, required=True)
+    text = "right translations, in MUSE's form or TSV; joined"
+    add("--dictionary", "FILE", text, many=True, required=True)
+    text = "lexicon of the other direction: its source words are the target vocabulary, and"
+    add("--reverse", "FILE", f"{text} translations outside of it do not count")
+    text = "another lexicon: both are scored on the words that both have"
+    add("--baseline", "FILE", text)
+    text = "ranks N of the precisions among the first N candidates"
+    add("--at", "RANKS", text, default=DEFAULT_RANKS)
+    add_flag(parser, "--cased", "keep upper case of the dictionary and the lexicons")
+    add("--json", "FILE", "JSON file of the result")
     return parser
 
 
@@ -160,44 +144,40 @@ def parse_ranks(text: str) -> List[int]:
     Raises:
         InputError: a rank is no whole number from 1.
     """
-    if not all(item.isdecimal() and int(item) > 0 for item in text.split(",")):
+    items = text.split(",")
+    if not all(item.isdecimal() and int(item) > 0 for item in items):
         raise InputError(f"--at {text}: valid: whole numbers from 1, as {DEFAULT_RANKS}")
-    return [int(item) for item in text.split(",")]
+    return [int(item) for item in items]
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
     ranks, lower = parse_ranks(args.at), not args.cased
-    named = {
-        name: getattr(args, name)
-        for name in ("lexicon", "baseline", "reverse")
-        if getattr(args, name)
-    }
-    inputs = [
-        *(("--dictionary", path) for path in args.dictionary),
-        *((f"--{name}", path) for name, path in named.items()),
-    ]
+    names = [name for name in ("lexicon", "baseline", "reverse") if getattr(args, name)]
+    paths = {name: getattr(args, name) for name in names}
+    inputs = [("--dictionary", path) for path in args.dictionary]
+    inputs += [(f"--{name}", path) for name, path in paths.items()]
     check_places(inputs, [("--json", args.json)] if args.json else [])
     dictionary: Lexicon = {}
     for path in args.dictionary:
-        for word, right in read_candidates(path, "--dictionary", lower=lower).items():
-            dictionary[word] = list(dict.fromkeys([*dictionary.get(word, []), *right]))
+        part = read_candidates(path, "--dictionary", lower=lower)
+        for word, translations in part.items():
+            dictionary[word] = list(dict.fromkeys([*dictionary.get(word, []), *translations]))
     lexicons = {
-        name: read_candidates(path, f"--{name}", lower=lower) for name, path in named.items()
+        name: read_candidates(path, f"--{name}", lower=lower) for name, path in paths.items()
     }
-    shown = f"--dictionary {' '.join(args.dictionary)}"
+    dictionary_name = f"--dictionary {' '.join(args.dictionary)}"
     for name in ("lexicon", "baseline"):
-        warning = (
-            check_direction(lexicons[name], dictionary, f"--{name} {named[name]}", shown)
-            if name in lexicons
-            else None
-        )
-        if warning:
-            cli.say(f"score_lexicon: warning: {warning}")
+        if name in lexicons:
+            option = f"--{name} {paths[name]}"
+            warning = check_direction(lexicons[name], dictionary, option, dictionary_name)
+            if warning:
+                cli.say(f"score_lexicon: warning: {warning}")
     targets = set(lexicons["reverse"]) if args.reverse else None
-    result = score(lexicons["lexicon"], dictionary, ranks, targets, lexicons.get("baseline"))
-    print(table(result))
+    baseline = lexicons.get("baseline")
+    scores = score(lexicons["lexicon"], dictionary, ranks, targets, baseline)
+    print(format_table(scores))
     if args.json:
-        write_json(args.json, result)
+        write_json(args.json, scores)
         cli.say(f"score_lexicon: wrote {args.json}")

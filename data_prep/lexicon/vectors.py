@@ -1,23 +1,25 @@
-"""Word vectors as word2vec's text: a line ``WORDS DIMENSION``, then a line a word, the most frequent first."""
+"""Word vectors as word2vec's text (``WORDS DIMENSION``, then a line per word), and for torch."""
 
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from .. import cli
 from ..files import atomic_texts
 from ..io import InputError, PathLike, read_lines
+from ..options import check_minimum
 from ..progress import with_progress
 
 DIGITS = 9  # a float32 comes back as it was
+MIN_WORDS = 2
 
 
 class WordVectors(NamedTuple):
     """Words and their vectors.
 
     Attributes:
-        words: different ones, the most frequent first.
+        words: distinct, the most frequent first.
         vectors: (words, dimension) float32, finite.
     """
 
@@ -32,77 +34,77 @@ class WordVectors(NamedTuple):
 def read_vectors(path: PathLike, option: str, max_words: Optional[int] = None) -> WordVectors:
     """Read word2vec's text.
 
-    A word may hold blanks (as some released files have): the last numbers of a line are the vector. Of a word that comes twice,
-    the first line counts.
+    A word may hold blanks (as some released files have): the last numbers of a line are the
+    vector. The first line of a repeated word counts.
 
     Args:
-        path: the file.
-        option: the option that named it, for messages.
-        max_words: read so many of the first (most frequent) words; None: all.
+        path: the file, the most frequent word first.
+        option: option that named it, for messages.
+        max_words: most words to read; None: all.
 
     Raises:
-        InputError: bad input, as in :func:`read_lines`; no header; another number of words or of columns than it says; a number
-            that is none, NaN or infinite; fewer than two words.
+        InputError: bad input, as in :func:`read_lines`; no header; another number of words or of
+            columns than it says; NaN, an infinite number or no number; fewer than two words.
     """
+    where = f"{option} {path}"
     lines = read_lines(path, option, strict=False)
-    count, dimension = _header(next(lines), path, option)
-    wanted = count if max_words is None else min(count, max_words)
-    vectors = np.empty((wanted, dimension), dtype=np.float32)
+    header = _read_header(next(lines), where)
+    limit = header.words if max_words is None else min(header.words, max_words)
+    vectors = np.empty((limit, header.dimension), dtype=np.float32)
     rows: Dict[str, int] = {}
-    repeated = number = 0
-    for number, line in enumerate(with_progress(lines, f"reading {Path(path).name}"), start=2):
-        if number - 1 > wanted:
+    repeated = count = 0
+    for count, line in enumerate(with_progress(lines, f"reading {Path(path).name}"), start=1):
+        if count > limit:
             break
-        word, values = _row(line, dimension, f"{option} {path}, line {number}")
+        word, vector = _parse_row(line, header.dimension, f"{where}, line {count + 1}")
         if word in rows:
             repeated += 1
             continue
-        vectors[len(rows)] = values
+        vectors[len(rows)] = vector
         rows[word] = len(rows)
-    found = min(number - 1, wanted) if number else 0
-    if found < wanted:
-        raise InputError(
-            f"{option} {path}: {found:,} words, but its first line says {count:,}; valid: a complete file"
-        )
-    if number - 1 > count:
-        raise InputError(
-            f"{option} {path}: more than the {count:,} words that its first line says; valid: equal numbers"
-        )
+    stated = f"{header.words:,}"
+    if count < limit:
+        problem = f"{count:,} words, but its first line says {stated}"
+        raise InputError(f"{where}: {problem}; valid: a complete file")
+    if count > header.words:
+        problem = f"more than the {stated} words that its first line says"
+        raise InputError(f"{where}: {problem}; valid: equal numbers")
     if repeated:
-        cli.say(
-            f"warning: {option} {path}: {repeated:,} words come twice; the first vector of each was taken"
-        )
-    if len(rows) < 2:
-        raise InputError(f"{option} {path}: {len(rows)} words; valid: 2 or more")
+        notice = f"{repeated:,} words come twice; the first vector of each was taken"
+        cli.say(f"warning: {where}: {notice}")
+    if len(rows) < MIN_WORDS:
+        raise InputError(f"{where}: {len(rows)} words; valid: {MIN_WORDS} or more")
     return WordVectors(list(rows), vectors[: len(rows)])
 
 
-def _header(line: str, path: PathLike, option: str) -> List[int]:
+class _Header(NamedTuple):
+    words: int
+    dimension: int
+
+
+def _read_header(line: str, where: str) -> _Header:
     cells = line.split()
     if len(cells) != 2 or not all(cell.isdecimal() and int(cell) > 0 for cell in cells):
-        raise InputError(
-            f"{option} {path}, line 1: {line[:60]!r}; valid: the numbers of words and of dimensions, as in word2vec's text"
-        )
-    return [int(cell) for cell in cells]
+        valid = "the numbers of words and of dimensions, as in word2vec's text"
+        raise InputError(f"{where}, line 1: {line[:60]!r}; valid: {valid}")
+    return _Header(int(cells[0]), int(cells[1]))
 
 
-def _row(line: str, dimension: int, where: str) -> "tuple[str, np.ndarray]":
+def _parse_row(line: str, dimension: int, where: str) -> Tuple[str, np.ndarray]:
     cells = line.rstrip().rsplit(" ", dimension)
     if len(cells) != dimension + 1 or not cells[0].strip():
-        raise InputError(
-            f"{where}: {len(line.split())} columns; valid: a word and {dimension} numbers"
-        )
+        valid = f"a word and {dimension} numbers"
+        raise InputError(f"{where}: {len(line.split())} columns; valid: {valid}")
+    word = cells[0]
     try:
-        values = np.array(cells[1:], dtype=np.float32)
+        vector = np.array(cells[1:], dtype=np.float32)
     except ValueError:
-        raise InputError(
-            f"{where}: a column of {cells[0]!r} is no number; valid: {dimension} numbers"
-        ) from None
-    if not np.isfinite(values).all():
-        raise InputError(
-            f"{where}: the vector of {cells[0]!r} holds NaN or an infinite number; valid: finite numbers"
-        )
-    return cells[0].strip(), values
+        problem = f"a column of {word!r} is no number"
+        raise InputError(f"{where}: {problem}; valid: {dimension} numbers") from None
+    if not np.isfinite(vector).all():
+        problem = f"the vector of {word!r} holds NaN or an infinite number"
+        raise InputError(f"{where}: {problem}; valid: finite numbers")
+    return word.strip(), vector
 
 
 def write_vectors(
@@ -114,14 +116,75 @@ def write_vectors(
     """Write word2vec's text: all files appear together, or none.
 
     Args:
-        paths: the outputs.
-        option: the option that named them, for messages.
-        sides: one for each.
+        paths: outputs.
+        option: option that named them, for messages.
+        sides: vectors of each output.
         inputs: files that must not be overwritten.
     """
     with atomic_texts(paths, option, inputs) as files:
         for path, file, (words, vectors) in zip(paths, files, sides):
             file.write(f"{len(words)} {vectors.shape[1]}\n")
             form = " ".join([f"%.{DIGITS}g"] * vectors.shape[1])
-            for word, row in with_progress(zip(words, vectors), f"writing {Path(path).name}"):
+            label = f"writing {Path(path).name}"
+            for word, row in with_progress(zip(words, vectors), label):
                 file.write(f"{word} {form % tuple(row.tolist())}\n")
+
+
+def read_sides(
+    source: PathLike, target: PathLike, max_words: Optional[int]
+) -> Tuple[WordVectors, WordVectors]:
+    """Read the vectors of both languages, which must have one dimension.
+
+    Raises:
+        InputError: as in :func:`read_vectors`, or other dimensions.
+    """
+    sides = (
+        read_vectors(source, "--source", max_words),
+        read_vectors(target, "--target", max_words),
+    )
+    first, second = (side.vectors.shape[1] for side in sides)
+    if first != second:
+        problem = f"{second} dimensions, but --source {source} has {first}"
+        raise InputError(f"--target {target}: {problem}; valid: equal ones")
+    return sides
+
+
+# ---- Where torch computes. ----
+
+
+def add_device_options(add: Any) -> None:
+    """Add the options of the device, with what ``options.adder`` returned."""
+    add("--device", "NAME", "device of torch: cpu or cuda", default="cpu")
+    add("--threads", "N", "threads of torch on the CPU, >= 1 (default: torch's own)")
+    text = "words of each side compared at a time, >= 1: memory is its square"
+    add("--block", "N", text, default=4096)
+
+
+def find_device(name: str) -> Any:
+    """Return a device of torch.
+
+    Raises:
+        InputError: there is no such device here.
+    """
+    import torch
+
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        valid = "cpu, cuda" if torch.cuda.is_available() else "cpu"
+        reason = str(error).splitlines()[0]
+        raise InputError(f"--device {name}: {reason}; valid here: {valid}") from None
+    return torch.device(name)
+
+
+def set_threads(threads: Optional[int]) -> None:
+    """Set the number of torch's threads; None leaves it as it is.
+
+    Raises:
+        InputError: fewer than 1.
+    """
+    import torch
+
+    if threads is not None:
+        check_minimum("--threads", threads, 1)
+        torch.set_num_threads(threads)

@@ -1,59 +1,39 @@
 """Words to word vectors: gensim's Word2Vec, written as word2vec's text."""
 
 import argparse
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 from .. import cli
 from ..io import InputError, PathLike, read_lines
+from ..options import Options, add_fields, adder, from_args, option
 from ..steps import write_manifest
 from .files import check_places, quiet
-from .vectors import WordVectors, write_vectors
+from .vectors import MIN_WORDS, WordVectors, write_vectors
 
 SKIPGRAM, CBOW = "skipgram", "cbow"
-METHODS = (SKIPGRAM, CBOW)
 
 
 @dataclass(frozen=True)
-class VectorOptions:
-    """What shapes the vectors.
+class VectorOptions(Options):
+    """Options of Word2Vec."""
 
-    Args:
-        dim: numbers per word.
-        window: words to each side, at most.
-        negative: sampled words per word.
-        epochs: passes over the text.
-        min_count: rarer words are left out.
-        method: ``skipgram`` or ``cbow``.
-        seed: of the initial vectors and the samples.
-        workers: threads; only 1 gives the same vectors each time.
-    """
-
-    dim: int = 200
-    window: int = 10
-    negative: int = 10
-    epochs: int = 10
-    min_count: int = 5
-    method: str = SKIPGRAM
-    seed: int = 1
-    workers: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "window", "negative", "epochs", "min_count", "workers"):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    f"--{name.replace('_', '-')} {getattr(self, name)}: valid: 1 or more"
-                )
-        if not 0 <= self.seed < 2**32:
-            raise InputError(f"--seed {self.seed}: valid: 0 to 4294967295")
-        if self.method not in METHODS:
-            raise InputError(f"--method {self.method}: valid: {', '.join(METHODS)}")
+    dim: int = option(200, "numbers per word, >= 1", minimum=1)
+    window: int = option(10, "most words to each side, >= 1", minimum=1)
+    negative: int = option(10, "sampled words per word, >= 1", minimum=1)
+    epochs: int = option(10, "passes over the text, >= 1", minimum=1)
+    min_count: int = option(5, "least count of a word, >= 1", minimum=1)
+    method: str = option(SKIPGRAM, "method of learning", choices=(SKIPGRAM, CBOW))
+    seed: int = option(1, "seed of initial vectors and samples", minimum=0, maximum=2**32 - 1)
+    workers: int = option(
+        1, "threads of gensim, >= 1; only 1 gives the same vectors each time", minimum=1
+    )
 
 
-class Sentences:
-    """The sentences of a file of words, as often as they are asked for."""
+class _Sentences:
+    """The sentences of a file of words, as often as gensim asks for them."""
 
     def __init__(self, path: PathLike):
         self.path = path
@@ -68,15 +48,16 @@ def train_vectors(path: PathLike, options: VectorOptions) -> WordVectors:
 
     Args:
         path: words separated by blanks, one sentence per line.
-        options: what shapes the vectors.
+        options: options of Word2Vec.
 
     Returns:
         The words that are frequent enough, the most frequent first.
 
     Raises:
-        InputError: gensim is missing; bad input, as in :func:`read_lines`; fewer than two words are frequent enough.
+        InputError: gensim is missing; bad input, as in :func:`read_lines`; fewer than two words
+            are frequent enough.
     """
-    with quiet("gensim"):  # it tells every thread's end, once fairseq has made its notes visible
+    with quiet("gensim"):  # it reports the end of every thread
         return _train(path, options)
 
 
@@ -85,18 +66,17 @@ def _train(path: PathLike, options: VectorOptions) -> WordVectors:
         from gensim.models import Word2Vec
         from gensim.models.callbacks import CallbackAny2Vec
     except ImportError:
-        raise InputError(
-            "word_vectors: the package gensim is missing; valid: pip install gensim"
-        ) from None
+        reason = "the package gensim is missing"
+        raise InputError(f"word_vectors: {reason}; valid: pip install gensim") from None
 
     class Progress(CallbackAny2Vec):
-        """One line per epoch."""
+        """Report every epoch."""
 
-        done = 0
+        epoch = 0
 
         def on_epoch_end(self, model: Any) -> None:
-            self.done += 1
-            cli.say(f"word_vectors: {path}: epoch {self.done} of {options.epochs}")
+            self.epoch += 1
+            cli.say(f"word_vectors: {path}: epoch {self.epoch} of {options.epochs}")
 
     model = Word2Vec(
         vector_size=options.dim,
@@ -108,21 +88,20 @@ def _train(path: PathLike, options: VectorOptions) -> WordVectors:
         seed=options.seed,
         workers=options.workers,
     )
-    sentences = Sentences(path)
+    sentences, epochs = _Sentences(path), options.epochs
     model.build_vocab(sentences)
-    if len(model.wv) < 2:
-        raise InputError(
-            f"--input {path}: {len(model.wv)} words come {options.min_count} times or more (--min-count); valid: 2 or more "
-            "words, separated by blanks, as python -m data_prep.words writes them"
-        )
-    model.train(
-        sentences, total_examples=model.corpus_count, epochs=options.epochs, callbacks=[Progress()]
-    )
+    count = len(model.wv)
+    if count < MIN_WORDS:
+        problem = f"{count} words come {options.min_count} times or more (--min-count)"
+        valid = "words, separated by blanks, as python -m data_prep words writes them"
+        raise InputError(f"--input {path}: {problem}; valid: {MIN_WORDS} or more {valid}")
+    size = model.corpus_count
+    model.train(sentences, total_examples=size, epochs=epochs, callbacks=[Progress()])
     return WordVectors(list(model.wv.index_to_key), model.wv.vectors)
 
 
 def write_word_vectors(path: PathLike, output: PathLike, options: VectorOptions) -> Dict[str, int]:
-    """Write the vectors of a file of words, and a manifest (the output's name + ``.json``).
+    """Write the vectors of a file of words, and a manifest (OUTPUT.json).
 
     Returns:
         Counts: ``words``, ``dim``.
@@ -131,63 +110,31 @@ def write_word_vectors(path: PathLike, output: PathLike, options: VectorOptions)
         InputError: as in :func:`train_vectors`; an output is the input.
     """
     manifest = Path(f"{output}.json")
-    check_places([("--input", path)], [("--output", output), ("manifest of --output", manifest)])
-    found = train_vectors(path, options)
-    manifest.unlink(missing_ok=True)  # never beside other vectors
-    write_vectors([output], "--output", [found], [path])
-    counts = {"words": len(found.words), "dim": options.dim}
+    places = [("--output", output), ("manifest of --output", manifest)]
+    check_places([("--input", path)], places)
+    vectors = train_vectors(path, options)
+    manifest.unlink(missing_ok=True)  # it must not stand beside other vectors
+    write_vectors([output], "--output", [vectors], [path])
+    counts = {"words": len(vectors.words), "dim": options.dim}
     shown = {**asdict(options), "gensim": metadata.version("gensim")}
     write_manifest(manifest, "word_vectors", shown, counts, [path], [output])
     return counts
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep.word_vectors``."""
+    """Return the options of ``python -m data_prep word_vectors``."""
     parser = cli.parser("word_vectors", __doc__)
-    parser.add_argument(
-        "--input",
-        required=True,
-        metavar="FILE",
-        help="words separated by blanks, one sentence per line",
-    )
-    parser.add_argument("--output", required=True, metavar="FILE", help="word2vec's text")
-    add_vector_options(parser)
+    add = adder(parser)
+    text = "words separated by blanks, one sentence per line"
+    add("--input", "FILE", text, required=True)
+    add("--output", "FILE", "vectors, word2vec's text", required=True)
+    add_fields(parser, VectorOptions)
     return parser
-
-
-def add_vector_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of :class:`VectorOptions`."""
-    helps = {
-        "dim": "numbers per word",
-        "window": "words to each side, at most",
-        "negative": "sampled words per word",
-        "epochs": "passes over the text",
-        "min_count": "leave out rarer words",
-        "method": "how the vectors are learned",
-        "seed": "of everything random",
-        "workers": "threads of gensim; only 1 gives the same vectors each time",
-    }
-    for field in fields(VectorOptions):
-        number = field.name != "method"
-        parser.add_argument(
-            f"--{field.name.replace('_', '-')}",
-            type=int if number else str,
-            default=field.default,
-            choices=None if number else METHODS,
-            metavar="N" if number else None,
-            help=helps[field.name],
-        )
-
-
-def vector_options(args: Any) -> VectorOptions:
-    """Return the options of a parsed command line."""
-    return VectorOptions(
-        **{field.name: getattr(args, field.name) for field in fields(VectorOptions)}
-    )
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
-    counts = write_word_vectors(args.input, args.output, vector_options(args))
-    cli.say(f"word_vectors: {args.output}: {counts['words']:,} words, {counts['dim']} dimensions")
+    counts = write_word_vectors(args.input, args.output, from_args(VectorOptions, args))
+    sizes = f"{counts['words']:,} words, {counts['dim']} dimensions"
+    cli.say(f"word_vectors: {args.output}: {sizes}")

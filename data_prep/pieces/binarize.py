@@ -17,7 +17,6 @@ from ..files import locked, sha256, write_bytes
 from ..io import (
     InputError,
     PathLike,
-    check_minimum,
     check_same_counts,
     read_json,
     read_lines,
@@ -33,6 +32,7 @@ from ..layout import (
     parse_splits,
     text_name,
 )
+from ..options import adder, check_minimum
 from ..parallel import for_each
 from ..progress import heartbeat
 from ..steps import Step
@@ -263,13 +263,12 @@ def _check_dictionary(output: Path, pairs: List[Pair], dictionary: Path) -> None
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep binarize``."""
     parser = cli.parser("binarize", __doc__)
-    text = "folder with files SPLIT.LANG of pieces"
-    parser.add_argument("--pieces", required=True, metavar="DIR", help=text)
+    add = adder(parser)
+    add("--pieces", "DIR", "folder with files SPLIT.LANG of pieces", required=True)
     add_pair_options(parser)
-    text = "dict.txt for both sides of every pair"
-    parser.add_argument("--dict", required=True, metavar="FILE", help=text)
-    parser.add_argument("--output", required=True, metavar="DIR", help="data-bin folder")
-    cli.add_number(parser, "--workers", 1, "processes, shared by the pairs, >= 1")
+    add("--dict", "FILE", "dict.txt for both sides of every pair", required=True)
+    add("--output", "DIR", "data-bin folder", required=True)
+    add("--workers", "N", "processes, shared by the pairs, >= 1", default=1)
     return parser
 
 

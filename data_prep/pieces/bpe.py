@@ -10,7 +10,8 @@ from typing import Dict, List, Optional, Sequence
 
 from .. import cli
 from ..files import atomic_texts
-from ..io import InputError, PathLike, check_minimum, read_lines
+from ..io import InputError, PathLike, read_lines
+from ..options import adder, check_minimum
 from ..progress import heartbeat, with_progress
 from ..steps import write_manifest
 from .codes import END_OF_WORD, Merge, format_codes
@@ -111,24 +112,20 @@ def write_dictionary(
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep bpe`` and of its commands."""
     parser = cli.parser("bpe", __doc__)
-    commands = parser.add_subparsers(
-        dest="command", required=True, metavar="learn|apply|decode|dict"
-    )
-    command = commands.add_parser("learn", help="learn codes")
-    text = "text, all languages together"
-    command.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help=text)
+    names = "learn|apply|decode|dict"
+    commands = parser.add_subparsers(dest="command", required=True, metavar=names)
+    add = adder(commands.add_parser("learn", help="learn codes"))
+    add("--inputs", "FILE", "text, all languages together", many=True, required=True)
     text = f"output: codes, {END_OF_WORD} at the end of words"
-    command.add_argument("--codes", required=True, metavar="FILE", help=text)
-    text = "merges to learn, >= 1"
-    command.add_argument("--merges", type=int, required=True, metavar="N", help=text)
-    cli.add_number(command, "--min-frequency", 2, "least frequency of a merged pair, >= 1")
+    add("--codes", "FILE", text, required=True)
+    add("--merges", "N", "merges to learn, >= 1", required=True)
+    add("--min-frequency", "N", "least frequency of a merged pair, >= 1", default=2)
     add_apply_options(commands, "codes", "codes of fastBPE (XLM), subword-nmt or GPT")
     text = "write the fairseq dictionary of files of pieces"
-    command = commands.add_parser("dict", help=text)
-    text = "pieces, all languages together"
-    command.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help=text)
-    command.add_argument("--output", required=True, metavar="FILE", help="dict.txt")
-    cli.add_number(command, "--min-count", 1, "least count of a piece, >= 1")
+    add = adder(commands.add_parser("dict", help=text))
+    add("--inputs", "FILE", "pieces, all languages together", many=True, required=True)
+    add("--output", "FILE", "dict.txt", required=True)
+    add("--min-count", "N", "least count of a piece, >= 1", default=1)
     return parser
 
 

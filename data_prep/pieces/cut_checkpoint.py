@@ -1,4 +1,4 @@
-"""Checkpoints with fewer rows of vocabulary: the rows that stay are bit-equal, the rest untouched."""
+"""Checkpoints with fewer rows of vocabulary: rows that stay are bit-equal, all else untouched."""
 
 from __future__ import annotations  # torch is imported where a checkpoint is opened
 

@@ -9,8 +9,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from .. import cli
 from ..files import atomic_texts, locked, write_bytes
-from ..io import InputError, PathLike, check_minimum, read_lines
+from ..io import InputError, PathLike, read_lines
 from ..layout import SEGMENTER_FILES
+from ..options import Options, add_fields, adder, from_args, option
 from ..progress import with_progress
 from ..steps import write_manifest
 from .cut_checkpoint import (
@@ -27,31 +28,25 @@ from .segmenters import SentencePiece
 MANIFEST = "cut_vocabulary.json"
 DICT, DICT_MAP, TABLE = "dict.txt", "resized_dict_map.txt", "rows.tsv"
 MODEL = SEGMENTER_FILES["model"]
-DEFAULT_MAX_EXTRA_ROWS = 256
 # Symbols that are no text: <mask>, <2de>, </s>; [en_XX], [en]; __en__. Their rows always stay.
 SYMBOL = re.compile(r"<[^<>\s]+>|\[[A-Za-z]{2,3}(?:_[A-Za-z]{2,4})?\]|__[A-Za-z_]{2,12}__")
 
 
 @dataclass(frozen=True)
-class CutOptions:
-    """Options of a cut.
+class CutOptions(Options):
+    """Options of a cut; the pieces of `keep` stay whatever the corpus holds."""
 
-    Args:
-        min_count: least count of a piece; rarer ones lose their row and become ``<unk>``.
-        keep: pieces that stay whatever the corpus holds.
-        max_unknown: largest share of the corpus that may become ``<unk>``, in [0, 1].
-        max_extra_rows: most rows after those of dict.txt (languages, ``<mask>``); they stay.
-    """
-
-    min_count: int = 1
+    min_count: int = option(1, "least count of a piece, >= 1; rarer ones become <unk>", minimum=1)
     keep: Sequence[str] = ()
-    max_unknown: float = DEFAULT_MAX_UNKNOWN
-    max_extra_rows: int = DEFAULT_MAX_EXTRA_ROWS
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.max_unknown <= 1:
-            raise InputError(f"--max-unknown {self.max_unknown}: valid: 0 to 1")
-        check_minimum("--min-count", self.min_count, 1)
+    max_unknown: float = option(
+        DEFAULT_MAX_UNKNOWN,
+        "largest share of the corpus that may become <unk>, in [0, 1]",
+        minimum=0,
+        maximum=1,
+    )
+    max_extra_rows: int = option(
+        256, "most rows after those of dict.txt (languages, <mask>); they stay"
+    )
 
 
 # ---- The corpus. ----
@@ -78,9 +73,9 @@ class Corpus:
         if bool(self.text) != (self.model is not None):
             valid = "valid: a sentencepiece model together with --text, and only then"
             raise InputError(f"--model: {valid}")
-        for option, path in self.files():
+        for name, path in self.files():
             if not Path(path).exists():
-                raise InputError(f"{option} {path}: no such file")
+                raise InputError(f"{name} {path}: no such file")
 
     def files(self) -> List[Tuple[str, PathLike]]:
         """Return option and path of every file."""
@@ -256,9 +251,9 @@ def cut_vocabulary(
         InputError: bad input, or too much of the corpus would become ``<unk>``.
     """
     folder, model = Path(output), corpus.model
-    for option, path, name in (("dict", dictionary, DICT), ("model", model, MODEL)):
+    for kind, path, name in (("dict", dictionary, DICT), ("model", model, MODEL)):
         if path is not None and (folder / name).resolve() == Path(path).resolve():
-            problem = f"would overwrite --{option} {path}"
+            problem = f"would overwrite --{kind} {path}"
             raise InputError(f"--output {folder}: {problem}; valid: another folder")
     pieces = len(check_dictionary(dictionary, options.keep))
     check_checkpoint(checkpoint, folder, dictionary, pieces, options.max_extra_rows)
@@ -299,25 +294,16 @@ def _check_output(folder: Path) -> None:
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep cut_vocabulary``."""
     parser = cli.parser("cut_vocabulary", __doc__)
+    add = adder(parser)
     text = "checkpoint: fairseq .pt file, or a Hugging Face folder"
-    parser.add_argument("--checkpoint", required=True, metavar="PATH", help=text)
-    parser.add_argument("--dict", required=True, metavar="FILE", help="its dict.txt")
-    text = "folder of checkpoint, dict.txt, maps, manifest"
-    parser.add_argument("--output", required=True, metavar="DIR", help=text)
-    text = "corpus: files of pieces"
-    parser.add_argument("--pieces", nargs="+", metavar="FILE", default=None, help=text)
-    text = "corpus: files of text, with --model"
-    parser.add_argument("--text", nargs="+", metavar="FILE", help=text)
-    text = "sentencepiece model of the checkpoint; copied unchanged"
-    parser.add_argument("--model", metavar="FILE", help=text)
-    text = "least count of a piece, >= 1; rarer ones become <unk>"
-    cli.add_number(parser, "--min-count", 1, text)
-    text = "pieces that stay whatever the corpus holds"
-    parser.add_argument("--keep", nargs="+", metavar="PIECE", help=text)
-    default, text = DEFAULT_MAX_UNKNOWN, "largest share of the corpus that may become <unk>"
-    parser.add_argument("--max-unknown", type=float, default=default, metavar="R", help=text)
-    text = "most rows after those of dict.txt (languages, <mask>)"
-    cli.add_number(parser, "--max-extra-rows", DEFAULT_MAX_EXTRA_ROWS, text)
+    add("--checkpoint", "PATH", text, required=True)
+    add("--dict", "FILE", "its dict.txt", required=True)
+    add("--output", "DIR", "folder of checkpoint, dict.txt, maps, manifest", required=True)
+    add("--pieces", "FILE", "corpus: files of pieces", many=True)
+    add("--text", "FILE", "corpus: files of text, with --model", many=True)
+    add("--model", "FILE", "sentencepiece model of the checkpoint; copied unchanged")
+    add("--keep", "PIECE", "pieces that stay whatever the corpus holds", many=True)
+    add_fields(parser, CutOptions)
     return parser
 
 
@@ -327,7 +313,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     target = Path(args.output).absolute()
     with locked(target.with_name(f".{target.name}.lock"), f"--output {args.output}"):
         args.keep = args.keep or ()
-        options = cli.from_args(CutOptions, args)
+        options = from_args(CutOptions, args)
         corpus = Corpus(args.pieces or (), args.text or (), args.model)
         counts = cut_vocabulary(args.checkpoint, args.dict, args.output, corpus, options)
     cli.say(f"cut_vocabulary: {args.output}: {cli.list_counts(counts)}")

@@ -9,8 +9,9 @@ from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Optional, S
 
 from .. import cli
 from ..files import atomic_texts
-from ..io import InputError, PathLike, check_minimum, check_output_count, read_lines
+from ..io import InputError, PathLike, check_output_count, read_lines
 from ..layout import apply_record, piece_name
+from ..options import add_file_options, adder, check_minimum
 from ..parallel import for_each
 from ..progress import with_progress
 from ..steps import Step
@@ -199,15 +200,15 @@ def add_apply_options(commands: Any, kind: str, text: str) -> None:
     """
     for name, description in (("apply", "text to pieces"), ("decode", "pieces to text")):
         command = commands.add_parser(name, help=description)
-        command.add_argument(f"--{kind}", required=True, metavar="FILE", help=text)
-        cli.add_file_options(command, "UTF-8 files")
-    command = commands.choices["apply"]
-    command.add_argument("--dict", metavar="FILE", help="dict.txt to count unknown pieces by")
-    default, share = DEFAULT_MAX_UNKNOWN, "largest share of unknown pieces in a file, in [0, 1]"
-    command.add_argument("--max-unknown", type=float, default=default, metavar="R", help=share)
-    records = "folder of records; files that are unchanged are skipped"
-    command.add_argument("--steps", metavar="DIR", help=records)
-    cli.add_number(command, "--workers", 1, "files at a time, >= 1")
+        add = adder(command)
+        add(f"--{kind}", "FILE", text, required=True)
+        add_file_options(command, "UTF-8 files", "output files, one for each input")
+        if name == "apply":
+            add("--dict", "FILE", "dict.txt to count unknown pieces by")
+            share = "largest share of unknown pieces in a file, in [0, 1]"
+            add("--max-unknown", "R", share, default=DEFAULT_MAX_UNKNOWN)
+            add("--steps", "DIR", "folder of records; files that are unchanged are skipped")
+            add("--workers", "N", "files at a time, >= 1", default=1)
 
 
 def apply_or_decode(verb: str, args: argparse.Namespace) -> None:

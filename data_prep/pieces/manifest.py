@@ -19,6 +19,7 @@ from ..layout import (
     parse_splits,
     text_names,
 )
+from ..options import adder
 from ..steps import FORMAT, describe_files, read_versions
 from .binarize import count_index, count_pieces
 
@@ -234,11 +235,11 @@ def _compare(entry: _Entry) -> Optional[str]:
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep manifest``."""
     parser = cli.parser("manifest", __doc__)
-    parser.add_argument("--data", metavar="DIR", help="write: folder that preprocess.sh has filled")
+    add = adder(parser)
+    add("--data", "DIR", "write: folder that preprocess.sh has filled")
     add_pair_options(parser, required=False)
-    text = "check: a manifest, or a folder with manifests"
-    parser.add_argument("--check", metavar="PATH", help=text)
-    parser.add_argument("--text", metavar="DIR", help="check: also the raw text of preprocess.sh")
+    add("--check", "PATH", "check: a manifest, or a folder with manifests")
+    add("--text", "DIR", "check: also the raw text of preprocess.sh")
     return parser
 
 

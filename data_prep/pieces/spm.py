@@ -12,7 +12,8 @@ import sentencepiece
 
 from .. import cli
 from ..files import write_bytes
-from ..io import InputError, PathLike, check_minimum, read_lines
+from ..io import InputError, PathLike, read_lines
+from ..options import Options, add_fields, adder, from_args, option
 from ..progress import heartbeat, with_progress
 from ..steps import write_manifest
 from .dictionary import FAIRSEQ_SPECIAL, RESERVED
@@ -21,52 +22,35 @@ from .segmenters import load_model, write_dictionary
 
 MODEL_TYPES = ("unigram", "bpe")
 NORMALISATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
-COVERAGE = (0.98, 1.0)
-MIN_VOCAB_SIZE = 4
 
 
 @dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(Options):
     """Options of training; with one thread and a fixed order, equal text gives equal bytes.
 
-    Args:
-        vocab_size: pieces of the model, with ``<unk>``, ``<s>`` and ``</s>``; the dictionary has 3
-            fewer lines.
-        model_type: one of ``MODEL_TYPES``.
-        character_coverage: share of the characters of the text that get a piece, in [0.98, 1].
-        normalisation: sentencepiece's rule, one of ``NORMALISATIONS``.
-        user_symbols: pieces that are never split (tags); they come first in the dictionary.
-        max_line_bytes: most bytes of a line; longer ones are counted and left out.
-        max_lines: size of a random sample of lines, held in memory; 0 = all lines.
-        seed: of the sample.
-        fewer: accept a text that gives fewer pieces than `vocab_size` (unigram only).
+    `vocab_size` counts ``<unk>``, ``<s>`` and ``</s>``; the dictionary has 3 fewer lines. User
+    symbols come first in the dictionary. A sample of lines is held in memory.
     """
 
-    vocab_size: int
-    model_type: str = "unigram"
-    character_coverage: float = 0.9995
-    normalisation: str = "nmt_nfkc"
+    vocab_size: int = option(0, "pieces, with <unk>, <s> and </s>, >= 4", minimum=4)
+    model_type: str = option("unigram", "algorithm", choices=MODEL_TYPES)
+    character_coverage: float = option(
+        0.9995, "share of the characters that get a piece, in [0.98, 1]", minimum=0.98, maximum=1.0
+    )
+    normalisation: str = option("nmt_nfkc", "normalisation rule", choices=NORMALISATIONS)
     user_symbols: Tuple[str, ...] = ()
-    max_line_bytes: int = 4192
-    max_lines: int = 0
-    seed: int = 1
-    fewer: bool = False
+    max_line_bytes: int = option(
+        4192, "most bytes of a line, >= 1; longer ones are left out", minimum=1
+    )
+    max_lines: int = option(0, "size of a random sample of lines; 0 = all lines", minimum=0)
+    seed: int = option(1, "seed of the sample")
+    fewer: bool = option(False, "accept a text that gives fewer pieces (unigram only)")
 
     def __post_init__(self) -> None:
-        if self.model_type not in MODEL_TYPES:
-            raise InputError(f"--model-type {self.model_type}: valid: {', '.join(MODEL_TYPES)}")
-        if self.normalisation not in NORMALISATIONS:
-            valid = ", ".join(NORMALISATIONS)
-            raise InputError(f"--normalisation {self.normalisation}: valid: {valid}")
-        if not COVERAGE[0] <= self.character_coverage <= COVERAGE[1]:
-            valid = f"{COVERAGE[0]} to {COVERAGE[1]}"
-            raise InputError(f"--character-coverage {self.character_coverage}: valid: {valid}")
+        super().__post_init__()
         if self.fewer and self.model_type != "unigram":
             reason = f"--model-type {self.model_type} always has its size"
             raise InputError(f"--fewer: {reason}; valid: with unigram")
-        check_minimum("--vocab-size", self.vocab_size, MIN_VOCAB_SIZE)
-        check_minimum("--max-line-bytes", self.max_line_bytes, 1)
-        check_minimum("--max-lines", self.max_lines, 0)
         for index, symbol in enumerate(self.user_symbols):
             is_repeated = symbol in self.user_symbols[:index]
             if symbol.split() != [symbol] or symbol in RESERVED or is_repeated:
@@ -187,49 +171,24 @@ def _explain(message: str, text: TrainingText, options: TrainOptions) -> InputEr
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep spm`` and of its commands."""
     parser = cli.parser("spm", __doc__)
-    commands = parser.add_subparsers(
-        dest="command", required=True, metavar="train|apply|decode|dict"
-    )
-    _add_train_options(commands.add_parser("train", help="train a model, write its dictionary"))
+    names = "train|apply|decode|dict"
+    commands = parser.add_subparsers(dest="command", required=True, metavar=names)
+    command = commands.add_parser("train", help="train a model, write its dictionary")
+    add = adder(command)
+    add("--inputs", "FILE", "text, all languages together", many=True, required=True)
+    add("--model", "FILE", "output: the model", required=True)
+    add("--dict", "FILE", "output: fairseq dictionary, in XLM-R's order", required=True)
+    text = "pieces, with <unk>, <s> and </s>, >= 4"
+    add("--vocab-size", "N", text, required=True)
+    add_fields(command, TrainOptions, leave_out=["vocab_size"])
+    text = "pieces that are never split"
+    add("--user-symbols", "SYMBOL", text, nargs="*", default=[])
     add_apply_options(commands, "model", "sentencepiece model")
     text = "write the fairseq dictionary of an existing model"
-    command = commands.add_parser("dict", help=text)
-    command.add_argument("--model", required=True, metavar="FILE", help="sentencepiece model")
-    command.add_argument("--output", required=True, metavar="FILE", help="dict.txt")
+    add = adder(commands.add_parser("dict", help=text))
+    add("--model", "FILE", "sentencepiece model", required=True)
+    add("--output", "FILE", "dict.txt", required=True)
     return parser
-
-
-def _add_train_options(command: argparse.ArgumentParser) -> None:
-    default = TrainOptions(MIN_VOCAB_SIZE)
-    text = "text, all languages together"
-    command.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help=text)
-    command.add_argument("--model", required=True, metavar="FILE", help="output: the model")
-    text = "output: fairseq dictionary, in XLM-R's order"
-    command.add_argument("--dict", required=True, metavar="FILE", help=text)
-    text = f"pieces, with <unk>, <s> and </s>, >= {MIN_VOCAB_SIZE}"
-    command.add_argument("--vocab-size", type=int, required=True, metavar="N", help=text)
-    text = "accept a text that gives fewer pieces (unigram only)"
-    command.add_argument("--fewer", action="store_true", help=text)
-    types, rules = MODEL_TYPES, NORMALISATIONS
-    command.add_argument(
-        "--model-type", choices=types, default=default.model_type, help="algorithm"
-    )
-    command.add_argument(
-        "--character-coverage",
-        type=float,
-        default=default.character_coverage,
-        metavar="R",
-        help="share of the characters that get a piece, in [0.98, 1]",
-    )
-    text = "normalisation rule"
-    command.add_argument("--normalisation", choices=rules, default=default.normalisation, help=text)
-    text = "pieces that are never split"
-    command.add_argument("--user-symbols", nargs="*", default=[], metavar="SYMBOL", help=text)
-    text = "most bytes of a line; longer ones are left out"
-    cli.add_number(command, "--max-line-bytes", default.max_line_bytes, text)
-    text = "size of a random sample of lines; 0 = all lines"
-    cli.add_number(command, "--max-lines", default.max_lines, text)
-    command.add_argument("--seed", type=int, default=default.seed, help="seed of the sample")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -237,7 +196,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     args = build_parser().parse_args(argv)
     if args.command == "train":
         args.user_symbols = tuple(args.user_symbols)
-        options = cli.from_args(TrainOptions, args)
+        options = from_args(TrainOptions, args)
         counts = train(args.inputs, args.model, args.dict, options)
         cli.say(f"spm train: {args.model}, {args.dict}: {cli.list_counts(counts)}")
     elif args.command == "dict":

@@ -1,4 +1,4 @@
-"""Files for COMET, which needs an environment of its own (numpy < 2), and the commands to run there."""
+"""Files for COMET, which needs an environment of its own (numpy < 2), and the commands there."""
 
 import re
 import shlex
@@ -9,23 +9,25 @@ from ..files import atomic_texts
 from ..io import LINE_BREAKERS, InputError, PathLike
 
 SOURCE, REFERENCE = "source", "reference"
+MODEL = "Unbabel/wmt22-comet-da"  # COMET downloads it
 
 
 def file_names(systems: Sequence[str]) -> Dict[str, str]:
-    """A file name for each system: its name with everything but letters, digits, ``.``, ``-`` replaced by ``_``.
+    """Return a file name for each system: other characters than letters, digits, ``.-`` are ``_``.
 
     Raises:
-        InputError: two systems would share a file, or one would take that of the source or the reference.
+        InputError: two systems would share a file, or one would take that of the source or the
+            reference.
     """
     names: Dict[str, str] = {}
-    taken = {SOURCE: "the source", REFERENCE: "the reference"}
+    owners = {SOURCE: "the source", REFERENCE: "the reference"}
     for system in systems:
         name = re.sub(r"[^\w.-]+", "_", system)
-        if name.lower() in taken:
-            raise InputError(
-                f"--system {system}: its COMET file {name}.txt is that of {taken[name.lower()]}; rename it"
-            )
-        taken[name.lower()] = system
+        owner = owners.get(name.lower())
+        if owner is not None:
+            problem = f"its COMET file {name}.txt is that of {owner}"
+            raise InputError(f"--system {system}: {problem}; rename it")
+        owners[name.lower()] = system
         names[system] = f"{name}.txt"
     return names
 
@@ -36,59 +38,47 @@ def write_comet_files(
     """Write what COMET's own commands read, one sentence per line, all files or none.
 
     Args:
-        folder: ``source.txt``, ``reference.txt`` and a file for each system appear here.
+        folder: gets source.txt, reference.txt and a file for each system.
         source: one sentence per line.
-        systems: lines by the name of the system.
+        systems: name of the system -> lines.
         reference: one sentence per line.
 
     Returns:
         The commands to run: ``comet-score``, and ``comet-compare`` for two systems or more.
 
     Raises:
-        InputError: file names clash, or a line holds a character that COMET would take for its end.
+        InputError: file names clash, or a line holds a character that COMET takes for its end.
     """
-    root = Path(folder)
     names = file_names(list(systems))
-    texts = {f"{SOURCE}.txt": source, **{names[key]: lines for key, lines in systems.items()}}
-    texts[f"{REFERENCE}.txt"] = reference
+    texts = {f"{SOURCE}.txt": source, f"{REFERENCE}.txt": reference}
+    texts.update({names[system]: lines for system, lines in systems.items()})
     for name, lines in texts.items():
         for number, line in enumerate(lines, start=1):
-            found = LINE_BREAKERS.search(line)
-            if found:
+            match = LINE_BREAKERS.search(line)
+            if match:
+                place = f"line {number} of {name} holds U+{ord(match[0]):04X}"
                 raise InputError(
-                    f"--comet-files: line {number} of {name} holds U+{ord(found[0]):04X}, which COMET could take for the "
-                    "end of the line; valid: lines that end with LF, without other line separators"
+                    f"--comet-files: {place}, which COMET could take for the end of the line; "
+                    "valid: lines that end with LF, without other line separators"
                 )
+    root = Path(folder)
     with atomic_texts([root / name for name in texts], "--comet-files", empty_ok=True) as files:
         for file, lines in zip(files, texts.values()):
             file.writelines(f"{line}\n" for line in lines)
     return comet_commands(root, list(names.values()))
 
 
-def comet_commands(
-    folder: Path, systems: Sequence[str], model: str = "Unbabel/wmt22-comet-da"
-) -> List[str]:
-    """COMET's commands for the files of a folder (``--gpus 0`` may be added, for the CPU).
+def comet_commands(folder: Path, systems: Sequence[str]) -> List[str]:
+    """Return COMET's commands for the files of a folder (``--gpus 0`` stands for the CPU).
 
     Args:
-        folder: of the files.
+        folder: folder of the files.
         systems: file names of the outputs.
-        model: of COMET, which downloads it.
     """
-
-    def command(name: str, *more: str) -> str:
-        outputs = [str(folder / system) for system in systems]
-        files = [
-            "-s",
-            str(folder / f"{SOURCE}.txt"),
-            "-t",
-            *outputs,
-            "-r",
-            str(folder / f"{REFERENCE}.txt"),
-        ]
-        return shlex.join([name, *files, "--model", model, *more])
-
-    commands = [command("comet-score", "--quiet", "--only_system")]
+    source, reference = (str(folder / f"{name}.txt") for name in (SOURCE, REFERENCE))
+    outputs = [str(folder / system) for system in systems]
+    files = ["-s", source, "-t", *outputs, "-r", reference, "--model", MODEL]
+    commands = [shlex.join(["comet-score", *files, "--quiet", "--only_system"])]
     if len(systems) > 1:
-        commands.append(command("comet-compare"))
+        commands.append(shlex.join(["comet-compare", *files]))
     return commands

@@ -1,4 +1,4 @@
-"""Share of lines in the right language, by py3langid; a model that writes another one shows "accidental translation"."""
+"""Share of lines in the right language, by py3langid: it shows "accidental translation"."""
 
 from typing import Any, Dict, List, Sequence
 
@@ -8,27 +8,29 @@ from ..io import InputError
 
 
 class LanguageSignature(Signature):
-    """Signature with the languages to choose from and the version of py3langid, whose model decides."""
+    """Signature with the languages to choose from and the version of py3langid."""
 
     def __init__(self, args: Dict[str, Any]):
         import py3langid
 
         super().__init__(args)
-        self.info.update(
-            languages="+".join(args["languages"]), version=f"py3langid-{py3langid.__version__}"
-        )
+        version = f"py3langid-{py3langid.__version__}"
+        self.info.update(languages="+".join(args["languages"]), version=version)
         self._abbr["languages"] = "l"
 
 
 class LanguageShare(Metric):
-    """Per cent of the hypotheses that are in the first language; references are not read.
+    """Percentage of the hypotheses in the first language; references are not read.
+
+    A line without letters is in no language.
 
     Args:
-        languages: ISO 639-1 codes, the expected one first. The others are those that a line may be in instead: with few to choose
-            from, short lines are told apart too. A line without letters is in none.
+        languages: ISO 639-1 codes, the expected one first. A line may be in one of the others in
+            its place: with few to choose from, short lines are told apart too.
 
     Raises:
-        InputError: fewer than two languages, one twice, one that py3langid does not know; or py3langid is not installed.
+        InputError: fewer than two languages, a repeated one, one that py3langid does not know; or
+            py3langid is not installed.
     """
 
     _SIGNATURE_TYPE = LanguageSignature
@@ -36,30 +38,26 @@ class LanguageShare(Metric):
     def __init__(self, languages: Sequence[str]):
         super().__init__()
         self.languages = list(languages)
-        given = f"--languages {','.join(languages)}"
+        option = f"--languages {','.join(languages)}"
         if len(set(languages)) != len(languages) or len(languages) < 2:
-            raise InputError(
-                f"{given}: valid: two codes at least, each once, the expected one first"
-            )
+            valid = "two codes at least, each once, the expected one first"
+            raise InputError(f"{option}: valid: {valid}")
         try:
             import py3langid
         except ImportError:
-            raise InputError(
-                f"{given}: needs the package py3langid; valid: after pip install py3langid"
-            ) from None
+            reason = "needs the package py3langid"
+            raise InputError(f"{option}: {reason}; valid: after pip install py3langid") from None
         try:
             py3langid.set_languages(self.languages)
         except ValueError as error:
-            raise InputError(f"{given}: {error}; valid: ISO 639-1 codes, as de,en") from None
+            raise InputError(f"{option}: {error}; valid: ISO 639-1 codes, as de,en") from None
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: Dict) -> List[Any]:
         import py3langid
 
-        py3langid.set_languages(
-            self.languages
-        )  # of its one identifier, which another metric may have set
-        letters = any(character.isalpha() for character in hypothesis)
-        return [int(letters and py3langid.classify(hypothesis)[0] == self.languages[0]), 1]
+        py3langid.set_languages(self.languages)  # of its only identifier, shared with other metrics
+        has_letters = any(character.isalpha() for character in hypothesis)
+        return [int(has_letters and py3langid.classify(hypothesis)[0] == self.languages[0]), 1]
 
     def _aggregate_and_compute(self, stats: List[List[Any]]) -> Score:
         return self._compute_score_from_stats([sum(column) for column in zip(*stats)])

@@ -1,52 +1,35 @@
-"""The metrics of ``score`` as sacreBLEU objects, and their paired bootstrap."""
+"""The metrics of the verb `score` as sacreBLEU objects, and their paired bootstrap."""
 
 import os
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 from ..io import InputError
 
 DEFAULT_METRICS = ("bleu", "chrf")
 METRICS = ("bleu", "chrf", "ter", "rouge", "meteor_exact", "meteor_stem")
 STEM_LETTERS = 5
-# Tokenizers of BLEU for scripts without spaces: TER then needs its own splitting of these scripts.
+# Tokenizers of BLEU for scripts without spaces; TER then splits these scripts itself.
 SPACELESS_TOKENIZERS = ("zh", "ja-mecab", "char")
+REPEATED_ORDER = 4
 
 
-class Outcome(NamedTuple):
-    """Scores of one metric.
-
-    Attributes:
-        name: as the metric calls itself.
-        scores: of every system.
-        p_values: of every system against the first; None for the first.
-        signature: of the metric.
-    """
-
-    name: str
-    scores: List[float]
-    p_values: List[Optional[float]]
-    signature: str
+# ---- The metrics. ----
 
 
 def check_metrics(names: Sequence[str]) -> None:
-    """Check the names of metrics.
-
-    Raises:
-        InputError: one is unknown or given twice, or there is none.
-    """
+    """Raise InputError unless there are names of metrics, each known and listed once."""
+    listed = ",".join(names)
     valid = f"valid: {', '.join(METRICS)}, separated by commas, or all"
     for name in names:
         if name not in METRICS:
-            raise InputError(
-                f"--metrics {','.join(names)}: {name or 'an empty name'} is unknown; {valid}"
-            )
+            raise InputError(f"--metrics {listed}: {name or 'an empty name'} is unknown; {valid}")
     if not names or len(set(names)) < len(names):
-        raise InputError(f"--metrics {','.join(names)}: each name once; {valid}")
+        raise InputError(f"--metrics {listed}: each name once; {valid}")
 
 
 def build_bleu(tokenize: str) -> Any:
-    """BLEU with the tokenizer ``tokenize``.
+    """Make BLEU with a tokenizer.
 
     Raises:
         InputError: sacreBLEU does not know the tokenizer, or it needs what is not installed.
@@ -67,39 +50,39 @@ def build_metrics(
     """Make the metrics.
 
     Args:
-        names: of :data:`METRICS`.
-        tokenize: of BLEU. With one for a script without spaces, TER splits characters as well.
-        languages: for the metric ``language``; none without.
+        names: names of :data:`METRICS`.
+        tokenize: tokenizer of BLEU; with one for a script without spaces, TER splits characters.
+        languages: languages of the metric ``language``; none: without it.
 
     Returns:
-        sacreBLEU metrics by the key of their score; ``rouge`` gives ``rouge_1``, ``rouge_2`` and ``rouge_l``.
+        Key of the score -> sacreBLEU metric; ``rouge`` gives ``rouge_1``, ``rouge_2``, ``rouge_l``.
 
     Raises:
-        InputError: as :func:`check_metrics`, :func:`build_bleu` and :class:`.score_language.LanguageShare`.
+        InputError: as :func:`check_metrics`, :func:`build_bleu` and :class:`LanguageShare`.
     """
     from sacrebleu.metrics import CHRF, TER
 
     check_metrics(names)
-    found: Dict[str, Any] = {}
+    metrics: Dict[str, Any] = {}
     for name in names:
         if name == "bleu":
-            found[name] = build_bleu(tokenize)
+            metrics[name] = build_bleu(tokenize)
         elif name == "chrf":
-            found[name] = CHRF()
+            metrics[name] = CHRF()
         elif name == "ter":
             spaceless = tokenize in SPACELESS_TOKENIZERS
-            found[name] = TER(normalized=spaceless, asian_support=spaceless)
+            metrics[name] = TER(normalized=spaceless, asian_support=spaceless)
         else:
-            found.update(_package_metrics(name))
+            metrics.update(_build_package_metrics(name))
     if languages:
         from .language import LanguageShare
 
-        found["language"] = LanguageShare(languages)
-    return found
+        metrics["language"] = LanguageShare(languages)
+    return metrics
 
 
-def _package_metrics(name: str) -> Dict[str, Any]:
-    """Metrics of the package; imported here because that imports fairseq, which takes seconds."""
+def _build_package_metrics(name: str) -> Dict[str, Any]:
+    # Imported here: the package imports fairseq, which takes seconds.
     from fairseq_plugins.scoring.meteor import Meteor
     from fairseq_plugins.scoring.rouge import KINDS, Rouge
 
@@ -108,9 +91,76 @@ def _package_metrics(name: str) -> Dict[str, Any]:
     return {name: Meteor(prefix=STEM_LETTERS if name == "meteor_stem" else None)}
 
 
+# ---- Scores. ----
+
+
+class Outcome(NamedTuple):
+    """Scores of a metric.
+
+    Attributes:
+        name: name that the metric gives itself.
+        scores: score of every output.
+        p_values: p of every output against the first; None for the first.
+        signature: signature of the metric.
+    """
+
+    name: str
+    scores: List[float]
+    p_values: List[Optional[float]]
+    signature: str
+
+
+def evaluate(
+    outputs: Sequence[List[str]],
+    references: Sequence[List[str]],
+    metrics: Dict[str, Any],
+    samples: int,
+    seed: int,
+) -> Dict[str, Outcome]:
+    """Score every output, and compare it with the first by paired bootstrap resampling.
+
+    Args:
+        outputs: one sentence per line of the reference each.
+        references: one sentence per line each; an empty line of the second or a later one is a
+            missing reference.
+        metrics: metrics of :func:`build_metrics`.
+        samples: number of bootstrap samples.
+        seed: seed of the bootstrap.
+
+    Source: Koehn 2004; sacreBLEU's implementation. An output equal to the first has p = 1, where
+        sacreBLEU, which takes no difference without variance for significant, reports the least p.
+    """
+    # sacreBLEU counts None as missing, not an empty line.
+    known: List[Any] = [references[0]]
+    known += [[line or None for line in lines] for lines in references[1:]]
+    if len(outputs) == 1:
+        outcomes = {}
+        for key, metric in metrics.items():
+            score = metric.corpus_score(outputs[0], known)
+            signature = str(metric.get_signature())
+            outcomes[key] = Outcome(score.name, [float(score.score)], [None], signature)
+        return outcomes
+    from sacrebleu.significance import PairedTest
+
+    named: Any = [(str(index), lines) for index, lines in enumerate(outputs)]
+    outcomes = {}
+    for key, metric in metrics.items():
+        with _seeded(seed):
+            test = PairedTest(named, {key: metric}, known, test_type="bs", n_samples=samples)
+            table = test()[1]
+        name = next(column for column in table if column != "System")
+        results: List[Any] = list(table[name])
+        p_values: List[Optional[float]] = [None]
+        for lines, result in zip(outputs[1:], results[1:]):
+            p_values.append(1.0 if lines == outputs[0] else float(result.p_value))
+        scores = [float(result.score) for result in results]
+        outcomes[key] = Outcome(name, scores, p_values, str(metric.get_signature()))
+    return outcomes
+
+
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """sacreBLEU takes the seed of its bootstrap from the environment."""
+    """Set the seed of sacreBLEU's bootstrap, which it reads from the environment."""
     before = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(seed)
     try:
@@ -122,50 +172,40 @@ def _seeded(seed: int) -> Iterator[None]:
             os.environ["SACREBLEU_SEED"] = before
 
 
-def evaluate(
-    outputs: Sequence[List[str]],
-    references: Sequence[List[str]],
-    metrics: Dict[str, Any],
-    samples: int,
-    seed: int,
-) -> Dict[str, Outcome]:
-    """Score every output with every metric, and compare it with the first by paired bootstrap resampling.
+# ---- The texts. ----
+
+
+class TextStatistics(NamedTuple):
+    """Counts of a text.
+
+    Attributes:
+        tokens: number of tokens.
+        repetition: share of the tokens that equal the token before them in their line, in [0, 1].
+        repeated_4grams: share of the 4-grams that occurred before in their line, in [0, 1].
+    """
+
+    tokens: int
+    repetition: float
+    repeated_4grams: float
+
+    def shares(self) -> Dict[str, float]:
+        """Return the two shares, by name."""
+        return {"repetition": self.repetition, "repeated_4grams": self.repeated_4grams}
+
+
+def text_statistics(lines: Iterable[str], tokenize: Callable[[str], str]) -> TextStatistics:
+    """Count tokens and repetitions.
 
     Args:
-        outputs: one sentence per line of the reference each.
-        references: one sentence per line each; an empty line of the second or a later one is missing.
-        metrics: from :func:`build_metrics`.
-        samples: bootstrap samples.
-        seed: of the bootstrap.
-
-    Source: Koehn 2004; sacreBLEU's implementation. An output equal to the first has p = 1, where sacreBLEU, which takes no
-        difference without variance for significant, reports the smallest p.
+        lines: one sentence per line.
+        tokenize: puts spaces between tokens; BLEU's tokenizer makes the length ratio BLEU's.
     """
-    # sacreBLEU counts None, not an empty line, as missing. The first reference is always there.
-    known: List[Any] = [
-        references[0],
-        *([line or None for line in lines] for lines in references[1:]),
-    ]
-    if len(outputs) == 1:
-        found = {key: metric.corpus_score(outputs[0], known) for key, metric in metrics.items()}
-        return {
-            key: Outcome(
-                score.name, [float(score.score)], [None], str(metrics[key].get_signature())
-            )
-            for key, score in found.items()
-        }
-    from sacrebleu.significance import PairedTest
-
-    named: Any = [(str(index), lines) for index, lines in enumerate(outputs)]
-    outcomes = {}
-    for key, metric in metrics.items():
-        with _seeded(seed):
-            _, table = PairedTest(named, {key: metric}, known, test_type="bs", n_samples=samples)()
-        name = next(column for column in table if column != "System")
-        results: List[Any] = list(table[name])
-        p_values: List[Optional[float]] = [None]
-        for lines, result in zip(outputs[1:], results[1:]):
-            p_values.append(1.0 if lines == outputs[0] else float(result.p_value))
-        scores = [float(result.score) for result in results]
-        outcomes[key] = Outcome(name, scores, p_values, str(metric.get_signature()))
-    return outcomes
+    tokens = adjacent = total = repeated = 0
+    for line in lines:
+        words: List[str] = tokenize(line.rstrip()).split()
+        tokens += len(words)
+        adjacent += sum(first == second for first, second in zip(words, words[1:]))
+        ngrams = list(zip(*(words[start:] for start in range(REPEATED_ORDER))))
+        total += len(ngrams)
+        repeated += len(ngrams) - len(set(ngrams))
+    return TextStatistics(tokens, adjacent / max(tokens, 1), repeated / max(total, 1))

@@ -1,17 +1,26 @@
-"""Score translations: BLEU, chrF, TER, ROUGE, METEOR with signatures, repetition, paired bootstrap; files for COMET."""
+"""Score translations: BLEU, chrF, TER, ROUGE, METEOR with signatures, repetition, bootstrap."""
 
 import argparse
+from dataclasses import dataclass
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from ..cli import parser, run, say
+from .. import cli
 from ..files import write_json
 from ..io import InputError, check_same_counts, read_lines
+from ..options import Options, add_fields, adder, from_args, option
 from ..progress import heartbeat
 from .comet import file_names, write_comet_files
-from .metrics import DEFAULT_METRICS, METRICS, build_bleu, build_metrics, check_metrics, evaluate
-from .text import text_statistics
+from .metrics import (
+    DEFAULT_METRICS,
+    METRICS,
+    build_bleu,
+    build_metrics,
+    check_metrics,
+    evaluate,
+    text_statistics,
+)
 
-# Titles of the columns, by the key of the score.
+# Key of the score -> title of its column.
 TITLES = {
     "bleu": "BLEU",
     "chrf": "chrF",
@@ -27,10 +36,10 @@ ALL_METRICS = tuple(name for name in METRICS if name != "meteor_stem")
 
 
 class System(NamedTuple):
-    """One output to be scored.
+    """An output to be scored.
 
     Attributes:
-        name: shown in the table.
+        name: name in the table.
         lines: one sentence per line of the reference.
     """
 
@@ -38,21 +47,33 @@ class System(NamedTuple):
     lines: List[str]
 
 
+@dataclass(frozen=True)
+class Bootstrap(Options):
+    """Options of the paired bootstrap."""
+
+    samples: int = option(1000, "bootstrap samples, >= 1", minimum=1)
+    seed: int = option(12345, "seed of the bootstrap, >= 0", minimum=0)
+
+
 def read_systems(options: Sequence[str]) -> List[System]:
     """Read ``NAME=FILE`` options.
 
     Raises:
-        InputError: no ``=``, a name twice, or an unreadable file.
+        InputError: no ``=``, a repeated name, or an unreadable file.
     """
-    systems: List[System] = []
-    for option in options:
-        name, equals, path = option.partition("=")
+    systems: Dict[str, System] = {}
+    for item in options:
+        name, equals, path = item.partition("=")
         if not (name and equals and path):
-            raise InputError(f"--system {option}: valid: NAME=FILE")
-        if name in {system.name for system in systems}:
-            raise InputError(f"--system {option}: the name {name} is given twice")
-        systems.append(System(name, list(read_lines(path, "--system", strict=False))))
-    return systems
+            raise InputError(f"--system {item}: valid: NAME=FILE")
+        if name in systems:
+            raise InputError(f"--system {item}: the name {name} is given twice")
+        systems[name] = System(name, _read(path, "--system"))
+    return list(systems.values())
+
+
+def _read(path: str, name: str) -> List[str]:
+    return list(read_lines(path, name, strict=False))
 
 
 def score_systems(
@@ -65,54 +86,50 @@ def score_systems(
     more_references: Sequence[List[str]] = (),
     languages: Sequence[str] = (),
 ) -> Dict[str, Any]:
-    """Score every system; compare each with the first by paired bootstrap resampling (Koehn 2004).
+    """Score every system; compare each with the first by paired bootstrap (Koehn 2004).
 
     Args:
         systems: outputs; the first is the baseline of the comparison.
         reference: one sentence per line.
-        samples: bootstrap samples.
-        seed: of the bootstrap.
-        metrics: names of :data:`.score_metrics.METRICS`.
+        samples: number of bootstrap samples.
+        seed: seed of the bootstrap.
+        metrics: names of :data:`.metrics.METRICS`.
         tokenize: sacreBLEU's tokenizer of BLEU, also for lengths and repetitions.
-        more_references: other translations of the same sentences; an empty line is a missing one. BLEU counts what any of them
-            has, the other metrics take the best one of each sentence. The length ratio is that to ``reference``.
-        languages: the one that outputs should be in, then those that they may be in instead: adds the score ``language``,
-            :class:`.score_language.LanguageShare`.
+        more_references: other translations of the same sentences; an empty line is a missing one.
+            BLEU counts matches with any of them, the other metrics take the best one of each
+            sentence. The length ratio is that to `reference`.
+        languages: language that outputs should be in, then those that they may be in in its
+            place: adds the score ``language``, :class:`.language.LanguageShare`.
 
     Returns:
-        ``systems``: a row each with name, a score for every metric, length_ratio, repetition, repeated_4grams, p_values (by
-        metric) and p_value (that of BLEU; None for the first, or without BLEU); ``reference``: its repetition;
-        ``signatures``; ``bootstrap``.
+        ``systems``: a row each with name, a score for every metric, length_ratio, repetition,
+        repeated_4grams, p_values (by metric) and p_value (that of BLEU; None for the first, or
+        without BLEU); ``reference``: its repetition; ``signatures``; ``bootstrap``.
 
     Raises:
-        InputError: line counts differ, the reference has no token, or a metric or tokenizer is unknown.
+        InputError: line counts differ, the reference has no token, or a metric or tokenizer is
+            unknown.
     """
-    counts = {
-        f"--reference number {number}": len(lines)
-        for number, lines in enumerate(more_references, start=2)
-    }
-    check_same_counts(
-        "--system",
-        {"--reference": len(reference), **counts, **{s.name: len(s.lines) for s in systems}},
-    )
+    counts = {"--reference": len(reference)}
+    for number, lines in enumerate(more_references, start=2):
+        counts[f"--reference number {number}"] = len(lines)
+    counts.update({system.name: len(system.lines) for system in systems})
+    check_same_counts("--system", counts)
     built = build_metrics(metrics, tokenize, languages)
     tokenizer = (built["bleu"] if "bleu" in built else build_bleu(tokenize)).tokenizer
     expected = text_statistics(reference, tokenizer)
     if expected.tokens == 0:
         raise InputError("--reference: every line is empty; valid: at least one token")
-    outcomes = evaluate(
-        [system.lines for system in systems], [reference, *more_references], built, samples, seed
-    )
+    outputs, references = [system.lines for system in systems], [reference, *more_references]
+    outcomes = evaluate(outputs, references, built, samples, seed)
     rows = []
     for index, system in enumerate(systems):
-        found = text_statistics(system.lines, tokenizer)
-        row: Dict[str, Any] = {
-            "name": system.name,
-            "length_ratio": found.tokens / expected.tokens,
-            **found.shares(),
-        }
-        row.update({key: outcome.scores[index] for key, outcome in outcomes.items()})
-        row["p_values"] = {key: outcome.p_values[index] for key, outcome in outcomes.items()}
+        statistics = text_statistics(system.lines, tokenizer)
+        row: Dict[str, Any] = {"name": system.name, **statistics.shares()}
+        row["length_ratio"] = statistics.tokens / expected.tokens
+        row["p_values"] = {}
+        for key, outcome in outcomes.items():
+            row[key], row["p_values"][key] = outcome.scores[index], outcome.p_values[index]
         row["p_value"] = row["p_values"].get("bleu")
         rows.append(row)
     return {
@@ -123,137 +140,99 @@ def score_systems(
     }
 
 
-def table(result: Dict[str, Any]) -> str:
-    """The result of :func:`score_systems` as a Markdown table with the signatures below."""
-    keys = list(result["signatures"])
-    titles = [
-        "system",
-        *(TITLES[key] for key in keys),
-        "length ratio",
-        "repeated tokens",
-        "repeated 4-grams",
-    ]
-    lines = [_line(titles), "|" + "---|" * len(titles)]
-    for row in result["systems"]:
-        cells = [_cell(row[key], row["p_values"][key]) for key in keys]
-        lines.append(_line([row["name"], *cells, f"{row['length_ratio']:.3f}", *_shares(row)]))
-    lines.append(
-        _line(["*reference*", *([""] * len(keys)), "1.000", *_shares(result["reference"])])
-    )
-    lines += [
-        "",
-        *(f"{TITLES[key]}: {signature}" for key, signature in result["signatures"].items()),
-    ]
-    if len(result["systems"]) > 1:
-        first, bootstrap = result["systems"][0]["name"], result["bootstrap"]
-        lines.append(
-            f"p: paired bootstrap against {first}, {bootstrap['samples']} samples, seed {bootstrap['seed']}"
-        )
+def format_table(scores: Dict[str, Any]) -> str:
+    """Return the scores of :func:`score_systems` as a Markdown table with signatures below."""
+    keys, systems = list(scores["signatures"]), scores["systems"]
+    titles = ["system", *(TITLES[key] for key in keys)]
+    titles += ["length ratio", "repeated tokens", "repeated 4-grams"]
+    lines = [format_row(titles), "|" + "---|" * len(titles)]
+    for row in systems:
+        cells = [_format_score(row[key], row["p_values"][key]) for key in keys]
+        shares = _format_shares(row)
+        lines.append(format_row([row["name"], *cells, f"{row['length_ratio']:.3f}", *shares]))
+    shares = _format_shares(scores["reference"])
+    lines.append(format_row(["*reference*", *("" for _ in keys), "1.000", *shares]))
+    lines += ["", *format_signatures(scores["signatures"])]
+    if len(systems) > 1:
+        bootstrap = scores["bootstrap"]
+        numbers = f"{bootstrap['samples']} samples, seed {bootstrap['seed']}"
+        lines.append(f"p: paired bootstrap against {systems[0]['name']}, {numbers}")
     return "\n".join(lines)
 
 
-def _line(cells: Sequence[str]) -> str:
+def format_row(cells: Sequence[str]) -> str:
+    """Return a row of a Markdown table."""
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(score: float, p_value: Optional[float]) -> str:
+def format_signatures(signatures: Dict[str, str]) -> List[str]:
+    """Return a line for each signature."""
+    return [f"{TITLES[key]}: {signature}" for key, signature in signatures.items()]
+
+
+def _format_score(score: float, p_value: Optional[float]) -> str:
     return f"{score:.1f}" if p_value is None else f"{score:.1f} (p {p_value:.3f})"
 
 
-def _shares(row: Dict[str, float]) -> List[str]:
+def _format_shares(row: Dict[str, float]) -> List[str]:
     return [f"{100 * row['repetition']:.2f} %", f"{100 * row['repeated_4grams']:.2f} %"]
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Command line of the verb."""
-    out = parser("score", __doc__)
-    out.add_argument(
-        "--reference",
-        required=True,
-        nargs="+",
-        metavar="FILE",
-        help="reference, one sentence per line; more files are more references, an empty line a missing one",
-    )
-    out.add_argument(
-        "--system",
-        required=True,
-        action="append",
-        help="NAME=FILE, one sentence per line; may be repeated",
-    )
-    out.add_argument(
-        "--metrics",
-        default=",".join(DEFAULT_METRICS),
-        help=f"of {', '.join(METRICS)}, separated by commas; all: {', '.join(ALL_METRICS)}. TER takes the longest",
-    )
-    out.add_argument(
-        "--tokenize",
-        default="13a",
-        help="sacreBLEU's tokenizer for BLEU, lengths and repetitions: zh, ja-mecab, ko-mecab, char, intl ...; "
-        "flores101, flores200 and spm make sacreBLEU download a model",
-    )
-    out.add_argument(
-        "--languages",
-        default="",
-        metavar="CODES",
-        help="as de,en: add the share of lines in the first of them, among these; needs py3langid",
-    )
-    out.add_argument("--json", help="write the result here as well")
-    out.add_argument("--samples", type=int, default=1000, help="bootstrap samples")
-    out.add_argument("--seed", type=int, default=12345, help="seed of the bootstrap")
-    out.add_argument(
-        "--comet-files",
-        metavar="DIR",
-        help="write the files that COMET's commands read; needs --source",
-    )
-    out.add_argument("--source", help="source text of --comet-files, one sentence per line")
-    return out
-
-
-def _check(args: argparse.Namespace) -> List[str]:
-    """Check the options before a file is read; return the names of the metrics."""
-    if args.samples < 1:
-        raise InputError(f"--samples {args.samples}: valid: 1 or more")
-    if args.seed < 0:
-        raise InputError(f"--seed {args.seed}: valid: 0 or more")
-    if args.comet_files and not args.source:
-        raise InputError(
-            f"--comet-files {args.comet_files}: needs --source, the text that was translated"
-        )
-    if args.source and not args.comet_files:
-        raise InputError(f"--source {args.source}: only --comet-files DIR uses it")
-    names = list(ALL_METRICS) if args.metrics == "all" else args.metrics.split(",")
-    check_metrics(names)
-    return names
+    """Return the options of ``python -m data_prep score``."""
+    parser = cli.parser("score", f"{__doc__} Can write files for COMET.")
+    add = adder(parser)
+    text = "reference, one sentence per line; more files are more references, an empty line a"
+    add("--reference", "FILE", f"{text} missing one", many=True, required=True)
+    text = "NAME=FILE, output of a system, one sentence per line; may be repeated"
+    add("--system", None, text, required=True, action="append")
+    text = f"metrics out of {', '.join(METRICS)}, separated by commas; all: "
+    text += f"{', '.join(ALL_METRICS)}. TER takes the longest"
+    add("--metrics", None, text, default=",".join(DEFAULT_METRICS))
+    text = "sacreBLEU's tokenizer of BLEU, lengths and repetitions: zh, ja-mecab, ko-mecab, char, "
+    text += "intl ...; flores101, flores200 and spm make sacreBLEU download a model"
+    add("--tokenize", None, text, default="13a")
+    text = "languages, as de,en: add the share of lines in the first of them, among these; needs"
+    add("--languages", "CODES", f"{text} py3langid", default="")
+    add("--json", None, "JSON file of the result")
+    add_fields(parser, Bootstrap)
+    text = "folder of the files that COMET's commands read; needs --source"
+    add("--comet-files", "DIR", text)
+    add("--source", None, "source text of --comet-files, one sentence per line")
+    return parser
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Print the table."""
+    """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
-    metrics = _check(args)
-    reference, *more = [
-        list(read_lines(path, "--reference", strict=False)) for path in args.reference
-    ]
+    bootstrap = from_args(Bootstrap, args)
+    if args.comet_files and not args.source:
+        needed = "needs --source, the text that was translated"
+        raise InputError(f"--comet-files {args.comet_files}: {needed}")
+    if args.source and not args.comet_files:
+        raise InputError(f"--source {args.source}: only --comet-files DIR uses it")
+    metrics = list(ALL_METRICS) if args.metrics == "all" else args.metrics.split(",")
+    check_metrics(metrics)
+    reference, *more = [_read(path, "--reference") for path in args.reference]
     systems = read_systems(args.system)
     source: List[str] = []
     if args.comet_files:
-        source = list(read_lines(args.source, "--source", strict=False))
+        source = _read(args.source, "--source")
         check_same_counts("--source", {"--reference": len(reference), "--source": len(source)})
         file_names([system.name for system in systems])
+    languages = args.languages.split(",") if args.languages else []
+    numbers = bootstrap.samples, bootstrap.seed
     with heartbeat(f"score: {len(systems)} systems"):
-        languages = args.languages.split(",") if args.languages else []
-        result = score_systems(
-            systems, reference, args.samples, args.seed, metrics, args.tokenize, more, languages
+        scores = score_systems(
+            systems, reference, *numbers, metrics, args.tokenize, more, languages
         )
     if args.json:
-        write_json(args.json, result)
-        say(f"score: wrote {args.json}")
-    print(table(result))
+        write_json(args.json, scores)
+        cli.say(f"score: wrote {args.json}")
+    print(format_table(scores))
     if args.comet_files:
-        commands = write_comet_files(
-            args.comet_files, source, {s.name: s.lines for s in systems}, reference
-        )
-        say(f"score: wrote the files of COMET to {args.comet_files}")
-        print(
-            "\nCOMET, in an environment of its own (extra comet; --gpus 0 for the CPU):\n"
-            + "\n".join(commands)
-        )
+        lines = {system.name: system.lines for system in systems}
+        commands = write_comet_files(args.comet_files, source, lines, reference)
+        cli.say(f"score: wrote the files of COMET to {args.comet_files}")
+        hint = "COMET, in an environment of its own (extra comet; --gpus 0 for the CPU):"
+        print(f"\n{hint}\n" + "\n".join(commands))

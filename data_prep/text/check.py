@@ -7,6 +7,7 @@ from typing import Dict, List, Optional
 from .. import cli
 from ..io import InputError, PathLike, check_same_counts, read_lines
 from ..layout import Pair, add_pair_options, parse_pairs, parse_splits, text_name, text_names
+from ..options import add_flag, adder
 from ..progress import with_progress
 
 
@@ -64,10 +65,9 @@ def _check_file(path: Path, allow_empty_lines: bool) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep check``."""
     parser = cli.parser("check", f"{__doc__} Prints the names of the files.")
-    parser.add_argument("--text", required=True, metavar="DIR", help="folder with files SPLIT.LANG")
+    adder(parser)("--text", "DIR", "folder with files SPLIT.LANG", required=True)
     add_pair_options(parser)
-    text = "accept lines without text"
-    parser.add_argument("--allow-empty-lines", action="store_true", help=text)
+    add_flag(parser, "--allow-empty-lines", "accept lines without text")
     return parser
 
 

@@ -12,6 +12,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Te
 from .. import cli
 from ..files import atomic_texts
 from ..io import LINE_BREAKERS, InputError, PathLike, check_output_count, read_parallel
+from ..options import Options, add_fields, add_file_options, adder, from_args, option
 from ..progress import with_progress
 from ..steps import write_manifest
 
@@ -27,40 +28,26 @@ CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufeff\ufdd0-\ufdef\u
 
 
 @dataclass(frozen=True)
-class Rules:
+class Rules(Options):
     """Conditions that a line must meet to stay.
 
-    Args:
-        form: Unicode form, one of ``FORMS``.
-        unit: unit of lengths, one of ``UNITS``; words end at white space (take characters for
-            Chinese, Thai ...).
-        min_length: fewest units of a line in any file.
-        max_length: most units of a line in any file; 0 = no limit.
-        max_ratio: largest ratio of the longest to the shortest line of a tuple, >= 1; 0 = no limit.
-        dedup: drop a tuple seen before as a whole (``tuple``), in the first file (``first``), or
-            in any file (``any``); ``none`` keeps repetitions.
-        normalise_only: drop nothing (test sets), whatever the limits are.
+    Words end at white space (take characters for Chinese, Thai ...). `dedup` drops a tuple seen
+    before as a whole (``tuple``), in the first file (``first``), or in any file (``any``).
     """
 
-    form: str = "NFC"
-    unit: str = "words"
-    min_length: int = 1
-    max_length: int = 250
-    max_ratio: float = 0.0
-    dedup: str = "tuple"
-    normalise_only: bool = False
+    form: str = option("NFC", "Unicode form of lines", choices=FORMS)
+    unit: str = option("words", "unit of lengths", choices=UNITS)
+    min_length: int = option(1, "fewest units of a line, >= 1", minimum=1)
+    max_length: int = option(250, "most units of a (training) line; 0 = no limit")
+    max_ratio: float = option(0.0, "largest ratio of line lengths in a tuple, >= 1; 0 = no limit")
+    dedup: str = option("tuple", "what makes a duplicate, which is dropped", choices=DEDUP)
+    normalise_only: bool = option(False, "drop nothing (test sets), whatever the limits are")
 
     def __post_init__(self) -> None:
-        choices = {"form": FORMS, "unit": UNITS, "dedup": DEDUP}
-        for option, valid in choices.items():
-            choice = getattr(self, option)
-            if choice not in valid:
-                raise InputError(f"--{option} {choice}: valid: {', '.join(valid)}")
-        if self.min_length < 1:
-            raise InputError(f"--min-length {self.min_length}: valid: 1 or more")
+        super().__post_init__()
         if self.max_length != 0 and self.max_length < self.min_length:
-            valid_length = f"0 (no limit), or at least --min-length ({self.min_length})"
-            raise InputError(f"--max-length {self.max_length}: valid: {valid_length}")
+            valid = f"0 (no limit), or at least --min-length ({self.min_length})"
+            raise InputError(f"--max-length {self.max_length}: valid: {valid}")
         if self.max_ratio != 0 and not self.max_ratio >= 1:
             raise InputError(f"--max-ratio {self.max_ratio}: valid: 0 (no limit) or 1 or more")
 
@@ -241,35 +228,19 @@ def _list_nonzero(counts: Dict[str, int]) -> str:
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep clean``."""
     parser = cli.parser("clean", __doc__)
-    cli.add_file_options(parser, "parallel text: line i of each file belongs together")
-    add_rule_options(parser, Rules())
-    text = "fewest units of a line"
-    parser.add_argument("--min-length", type=int, default=1, metavar="N", help=text)
-    text = "drop nothing (test sets); the limits are off"
-    parser.add_argument("--normalise-only", action="store_true", help=text)
-    text = "manifest, JSON; default: clean.json beside the first output"
-    parser.add_argument("--manifest", metavar="FILE", help=text)
-    text = "TSV with a row for every dropped line (default: none)"
-    parser.add_argument("--dropped-table", metavar="FILE", help=text)
+    text = "parallel text: line i of each file belongs together"
+    add_file_options(parser, text, "clean text, a file for each input")
+    add_fields(parser, Rules)
+    add = adder(parser)
+    add("--manifest", "FILE", "manifest, JSON; default: clean.json beside the first output")
+    add("--dropped-table", "FILE", "TSV with a row for every dropped line (default: none)")
     return parser
-
-
-def add_rule_options(parser: argparse.ArgumentParser, rules: Rules) -> None:
-    """Add the options of :class:`Rules` that corpora share, with these rules as defaults."""
-    parser.add_argument("--form", choices=FORMS, default=rules.form, help="Unicode form of lines")
-    parser.add_argument("--unit", choices=UNITS, default=rules.unit, help="unit of lengths")
-    text = "most units of a training line; 0 = no limit"
-    parser.add_argument("--max-length", type=int, default=rules.max_length, metavar="N", help=text)
-    text = "largest length ratio of the longest to the shortest line, >= 1; 0 = no limit"
-    parser.add_argument("--max-ratio", type=float, default=rules.max_ratio, metavar="R", help=text)
-    text = "duplicates to drop: equal as a whole, in the first file, in any file"
-    parser.add_argument("--dedup", choices=DEDUP, default=rules.dedup, help=text)
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
-    rules = cli.from_args(Rules, args)
+    rules = from_args(Rules, args)
     manifest = args.manifest or Path(args.outputs[0]).parent / "clean.json"
     counts = clean_files(args.inputs, args.outputs, rules, manifest, args.dropped_table)
     cli.say(f"clean: dropped: {_list_nonzero(counts.dropped)}")

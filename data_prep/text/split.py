@@ -9,8 +9,9 @@ from typing import Dict, List, Optional, Sequence
 
 from .. import cli
 from ..files import atomic_texts
-from ..io import InputError, PathLike, check_minimum, read_parallel
+from ..io import InputError, PathLike, read_parallel
 from ..layout import SPLITS
+from ..options import adder, check_minimum
 from ..progress import with_progress
 from ..steps import write_manifest
 
@@ -148,22 +149,18 @@ def _check_langs(inputs: Sequence[PathLike], langs: Sequence[str]) -> None:
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep split``."""
     parser = cli.parser("split", __doc__)
+    add = adder(parser)
     text = "parallel text: line i of each file belongs together"
-    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help=text)
-    text = "folder of train.LANG, valid.LANG, test.LANG"
-    parser.add_argument("--output-dir", required=True, metavar="DIR", help=text)
-    text = "endings of the outputs; default: those of the inputs"
-    parser.add_argument("--langs", nargs="+", metavar="LANG", help=text)
+    add("--inputs", "FILE", text, many=True, required=True)
+    add("--output-dir", "DIR", "folder of train.LANG, valid.LANG, test.LANG", required=True)
+    add("--langs", "LANG", "endings of the outputs; default: those of the inputs", many=True)
     text = "what is hashed: the line of the first file, or the lines of all files"
-    parser.add_argument("--hash-on", choices=HASH_ON, default="source", help=text)
-    parser.add_argument("--salt", default="", help="text that is hashed too: gives another split")
+    add("--hash-on", None, text, choices=HASH_ON, default="source")
+    add("--salt", None, "text that is hashed too: gives another split", default="")
     for split, place in (("valid", "highest"), ("test", "lowest")):
-        text = f"share of {split}, in [0, 1)"
-        parser.add_argument(f"--{split}-ratio", type=float, metavar="R", help=text)
-        text = f"buckets of {split} (the {place}), >= 0"
-        parser.add_argument(f"--{split}-buckets", type=int, metavar="N", help=text)
-    text = "number of equal buckets, in place of ratios"
-    parser.add_argument("--buckets", type=int, metavar="N", help=text)
+        add(f"--{split}-ratio", "R", f"share of {split}, in [0, 1)")
+        add(f"--{split}-buckets", "N", f"buckets of {split} (the {place}), >= 0")
+    add("--buckets", "N", "number of equal buckets, in place of ratios")
     return parser
 
 

@@ -10,13 +10,14 @@ from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
 from .. import cli
 from ..files import atomic_texts, locked, sha256, write_bytes
 from ..io import InputError
+from ..layout import SPLITS
+from ..options import adder
 from ..progress import with_progress
 from .grammars import GRAMMARS, english_sentence, german_sentence, turkish_sentence
 from .meaning import MeaningSampler
 from .words import gold_entries
 
 LANGUAGES = tuple(GRAMMARS)
-SPLITS = ("train", "valid", "test")
 BUCKETS = 20
 SPLIT_OF_BUCKET = {0: "test", 1: "valid"}  # the other buckets are train
 MANIFEST = "manifest.json"
@@ -142,15 +143,16 @@ def _lexicons(languages: Sequence[str]) -> Iterator["tuple[str, str]"]:
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep toy``."""
     parser = cli.parser("toy", __doc__)
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder; made if missing")
-    parser.add_argument("--seed", type=_whole_number(0), default=1, help="seed, >= 0")
+    add = adder(parser)
+    add("--out", "DIR", "folder; made if missing", required=True)
+    add("--seed", None, "seed, >= 0", type=_whole_number(0), default=1)
     for split, count in (("train", 20_000), ("valid", 500), ("test", 500)):
         text = f"sentences of {split}, >= 1"
-        parser.add_argument(f"--{split}", type=_whole_number(1), default=count, help=text)
+        add(f"--{split}", None, text, type=_whole_number(1), default=count)
     languages = ",".join(LANGUAGES)
     text = f"codes out of {languages}, separated by commas"
-    parser.add_argument("--langs", type=_languages, default=languages, help=text)
-    parser.add_argument("--split-only", choices=SPLITS, help="only split to write")
+    add("--langs", None, text, type=_languages, default=languages)
+    add("--split-only", None, "only split to write", choices=SPLITS)
     return parser
 
 

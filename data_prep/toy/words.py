@@ -1,8 +1,8 @@
 """The words of the toy corpus: one table per part of speech, one meaning per line.
 
 Turkish plurals and their accusatives follow vowel harmony; all other forms are listed. ``-`` means
-"by rule". Tags of nouns: p person, a animal, f food, t movable thing, x fixed thing; o can be opened,
-b breaks, m can be repaired, c can be cooked, w can be washed.
+"by rule". Tags of nouns: p person, a animal, f food, t movable thing, x fixed thing; o can be
+opened, b breaks, m can be repaired, c can be cooked, w can be washed.
 """
 
 from typing import Dict, Iterator, List, NamedTuple, Tuple
@@ -25,7 +25,7 @@ class Noun(NamedTuple):
 
 
 class Adjective(NamedTuple):
-    """An adjective: the words, the German one without its ending, and tags of nouns it goes with."""
+    """An adjective (the German one without its ending), and tags of nouns that it goes with."""
 
     en: str
     de_stem: str
@@ -157,7 +157,8 @@ fresh     frisch     taze      f
 dirty     schmutzig  kirli     tx
 """
 
-# en: 3sg plural past      de: 3sg plural past-sg past-plural           tr: present past          subjects objects
+# English: 3sg plural past; German: 3sg plural past-3sg past-plural; Turkish: present past; tags of
+# subjects and objects
 _VERBS = """
 sees    see    saw     sieht      sehen      sah        sahen       görüyor     gördü     pa paftx
 loves   love   loved   liebt      lieben     liebte     liebten     seviyor     sevdi     p  pa

@@ -9,8 +9,9 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 from .. import cli
 from ..files import write_bytes
-from ..io import InputError, check_minimum
+from ..io import InputError
 from ..layout import MANIFEST
+from ..options import add_flag, adder, check_minimum
 from ..pieces.dictionary import read_dictionary
 from ..pieces.segmenters import Codes, SentencePiece
 from ..steps import write_manifest
@@ -26,7 +27,7 @@ from .layouts import (
     layout_named,
     layouts_of,
 )
-from .sources import TRANSLATE, Label, Source, parse_limits, parse_sources
+from .sources import TRANSLATE, Source, parse_limits, parse_sources
 from .tables import (
     LAST,
     NONE,
@@ -71,66 +72,55 @@ def build_parser() -> argparse.ArgumentParser:
         _add_common_options(command, verb)
         if verb in (SENTENCES, RANKING):
             _add_table_options(command, verb)
+        add = adder(command)
         if verb == TAGS:
             text = "format of the files; default: by their names (.conllu)"
-            command.add_argument("--format", choices=tags.FORMATS, help=text)
-            text = "column of CoNLL's words, from 1 (default: 1)"
-            command.add_argument("--token-column", type=int, metavar="N", help=text)
+            add("--format", None, text, choices=tags.FORMATS)
+            add("--token-column", "N", "column of CoNLL's words, from 1 (default: 1)")
             text = "column of tags: N, last (CoNLL's default), upos (CoNLL-U's) or xpos"
-            command.add_argument("--tag-column", metavar="COL", help=text)
+            add("--tag-column", "COL", text)
         if verb != QUESTIONS:
-            text = "new names of labels"
-            command.add_argument("--label-map", metavar="OLD=NEW,…", help=text)
+            add("--label-map", "OLD=NEW,…", "new names of labels")
             text = "label/dict.txt of another data-bin, in place of the labels of train"
-            command.add_argument("--labels", metavar="FILE", help=text)
+            add("--labels", "FILE", text)
     return parser
 
 
 def _add_common_options(command: argparse.ArgumentParser, verb: str) -> None:
-    text = "data-bin folder: new, empty, or made by an earlier run"
-    command.add_argument("output", metavar="OUT", help=text)
+    add = adder(command)
+    add("output", "OUT", "data-bin folder: new, empty, or made by an earlier run")
     text = "files, as train.en=train.tsv test.de=test.de.tsv"
-    command.add_argument("inputs", nargs="*", metavar="SPLIT.LANG=FILE", help=text)
-    command.add_argument("--sentencepiece", metavar="FILE", help="sentencepiece model")
-    text = "BPE codes in place of a model; words are what spaces separate"
-    command.add_argument("--codes", metavar="FILE", help=text)
-    text = "vocab.txt of a BERT in place of a model"
-    command.add_argument("--wordpiece", metavar="FILE", help=text)
+    add("inputs", "SPLIT.LANG=FILE", text, nargs="*")
+    add("--sentencepiece", "FILE", "sentencepiece model")
+    add("--codes", "FILE", "BPE codes in place of a model; words are what spaces separate")
+    add("--wordpiece", "FILE", "vocab.txt of a BERT in place of a model")
     text = "lower-case the text (--wordpiece: for uncased vocabularies)"
-    command.add_argument("--lowercase", action="store_true", help=text)
-    text = "fairseq dictionary; optional with --wordpiece"
-    command.add_argument("--dict", metavar="FILE", help=text)
-    text = "tokens above which a row is counted as too long; nothing is cut here"
-    cli.add_number(command, "--max-positions", 512, text)
+    add_flag(command, "--lowercase", text)
+    add("--dict", "FILE", "fairseq dictionary; optional with --wordpiece")
+    text = "tokens above which a row is counted as too long, >= 1; nothing is cut here"
+    add("--max-positions", "N", text, default=512)
     text = "most rows of a split, as 1000 or train=10000,test=500"
-    command.add_argument("--limit", default="", metavar="N", help=text)
-    text = f"layout of a collection: {', '.join(layouts_of(verb))}"
-    command.add_argument("--layout", metavar="NAME", help=text)
-    text = "folder of the collection, with --layout"
-    command.add_argument("--folder", metavar="DIR", help=text)
-    text = "languages of valid and test, with --layout (default: all)"
-    command.add_argument("--languages", metavar="CODES", help=text)
-    command.add_argument(
-        "--train-languages",
-        metavar="CODES",
-        help="languages of train, with --layout and their gold labels (default: en); translate: en "
-        "and its machine translations, as translate.LANG",
-    )
+    add("--limit", "ROWS", text, default="")
+    add("--layout", "NAME", f"layout of a collection: {', '.join(layouts_of(verb))}")
+    add("--folder", "DIR", "folder of the collection, with --layout")
+    add("--languages", "CODES", "languages of valid and test, with --layout (default: all)")
+    text = "languages of train, with --layout and their gold labels (default: en); translate: en "
+    text += "and its machine translations, as translate.LANG"
+    add("--train-languages", "CODES", text)
 
 
 def _add_table_options(command: argparse.ArgumentParser, verb: str) -> None:
+    add = adder(command)
     columns = "columns are numbers from 1, last, or names of a header"
     text = f"columns of one or two texts, as 1,2 (default) or query,title+body; {columns}"
-    command.add_argument("--text", metavar="COLS", help=text)
-    text = "column of the label (default: last), or none"
-    command.add_argument("--label", metavar="COL", help=text)
+    add("--text", "COLS", text)
+    add("--label", "COL", "column of the label (default: last), or none")
     if verb == RANKING:
-        text = "column of the query's id (default: 1)"
-        command.add_argument("--query", metavar="COL", help=text)
+        add("--query", "COL", "column of the query's id (default: 1)")
     text = "splits whose files begin with names: all, none (default), or train,valid"
-    command.add_argument("--header", metavar="SPLITS", help=text)
+    add("--header", "SPLITS", text)
     text = "accept cells in quotation marks, as csv writers set them, and CR LF"
-    command.add_argument("--csv", action="store_true", default=None, help=text)
+    add_flag(command, "--csv", text, default=None)
 
 
 def _read_options(args: argparse.Namespace, layout: Optional[Layout]) -> Dict[str, Any]:

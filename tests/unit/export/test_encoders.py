@@ -182,7 +182,7 @@ def test_answers_are_the_best_spans_of_all_windows(tmp_path, ready):
     trained = Trained(tmp_path, "spans")
     asked = [("abc de", texts(1, 60, seed)[0]) for seed in range(8)] + [("abcdefghijkl abcdefgh", "ﬁ ½ kl")]
     found = ready(trained.path).answer(asked)
-    places = [trained.segmenter.spans(passage) for _, passage in asked]
+    places = [trained.segmenter.locate(passage) for _, passage in asked]
     rows = [[trained.ids(question).tolist() + [2] for question, _ in asked]]
     rows.append([[trained.task.dictionary.index(piece) for piece in pieces] + [2] for pieces, _ in places])
     offsets = Rows([[end for span in spans for end in span] for _, spans in places])

@@ -7,7 +7,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from data_prep.scoring import comet as score_comet
 from data_prep.scoring import hypotheses, score, score_languages
-from data_prep.scoring.text import text_statistics
+from data_prep.scoring.metrics import text_statistics
 from tests.nlu_bins import write
 from tests.unit.data_prep.files import lines, refused, tree
 
@@ -53,7 +53,7 @@ def test_the_share_of_lines_in_the_right_language_and_its_bootstrap():
     assert [row["language"] for row in result["systems"]] == [100.0, 50.0]
     assert result["systems"][1]["p_values"]["language"] < 0.05
     assert "languages:de+en|version:py3langid-" in result["signatures"]["language"]
-    assert "| 50.0 (p " in score.table(result) and "% in the language" in score.table(result)
+    assert "| 50.0 (p " in score.format_table(result) and "% in the language" in score.format_table(result)
     alone = score.score_systems([right], ENGLISH * 4, languages=["en", "de"])["systems"][0]
     assert alone["language"] == 0.0
     for languages, words in (
