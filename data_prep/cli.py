@@ -1,4 +1,4 @@
-"""What the command lines of all verbs share: parsers, errors in one line, clean ends on signals."""
+"""Command lines of all verbs: parsers, errors in one line, clean ends on signals."""
 
 import argparse
 import logging

@@ -140,12 +140,12 @@ def read_json(path: PathLike) -> Optional[Dict[str, Any]]:
     return content if isinstance(content, dict) else None
 
 
-def parse_json(text: str, where: str, first_line: int = 1) -> Any:
+def parse_json(text: str, place: str, first_line: int = 1) -> Any:
     """Parse JSON.
 
     Args:
         text: the JSON.
-        where: option and file, for messages.
+        place: option and file, for messages.
         first_line: number of the first line of the text in its file.
 
     Raises:
@@ -156,12 +156,12 @@ def parse_json(text: str, where: str, first_line: int = 1) -> Any:
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
         reason = f"not JSON ({error.msg} at column {error.colno})"
-        raise InputError(f"{where}, line {line}: {reason}") from None
+        raise InputError(f"{place}, line {line}: {reason}") from None
     except RecursionError:
-        raise InputError(f"{where}: JSON that is nested too deep") from None
+        raise InputError(f"{place}: JSON that is nested too deep") from None
 
 
-def get_text(record: Any, key: str, where: str) -> str:
+def get_text(record: Any, key: str, place: str) -> str:
     """Return the text under a key of a JSON object.
 
     Raises:
@@ -169,7 +169,7 @@ def get_text(record: Any, key: str, where: str) -> str:
     """
     if isinstance(record, dict) and isinstance(record.get(key), str):
         return record[key]
-    raise InputError(f"{where}: no text under {key!r} (found: {describe_json(record)})")
+    raise InputError(f"{place}: no text under {key!r} (found: {describe_json(record)})")
 
 
 def describe_json(record: Any) -> str:

@@ -17,7 +17,7 @@ END_SECONDS = 10.0  # time for a worker to remove its unfinished outputs
 
 
 class _Worker(NamedTuple):
-    index: int  # of its job
+    number: int  # of its job
     process: Any
 
 
@@ -56,7 +56,7 @@ def for_each(
                 running[receiver] = _Worker(index, process)
             for connection in multiprocessing.connection.wait(list(running)):
                 worker = running[connection]
-                results[worker.index] = _receive(connection, worker.process, label)
+                results[worker.number] = _receive(connection, worker.process, label)
                 del running[connection]
                 cli.say(f"{label}: {len(results)} of {len(jobs)} done")
     finally:

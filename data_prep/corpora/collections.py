@@ -26,7 +26,7 @@ NCLS_TARGETS = {"en": "zh", "zh": "en"}
 
 
 class Layout(NamedTuple):
-    """Where a corpus keeps its files.
+    """Places of a corpus' files.
 
     Attributes:
         splits: train, valid, test -> names in the files.

@@ -1,4 +1,4 @@
-"""What the generation corpora share: length limits, SPLIT.SOURCE and SPLIT.TARGET, references."""
+"""Shared by the generation corpora: length limits, SPLIT.SOURCE and SPLIT.TARGET, references."""
 
 import argparse
 import functools
@@ -203,9 +203,9 @@ class Collector:
         counts.update({"dropped or cut": cuts, **(more_counts or {})})
         limits = asdict(self.ruler.limits)
         limits["model"] = Path(limits["model"]).name if limits["model"] else None
-        shown = {**options, **limits, "form": self.form, "langs": self.langs}
+        all_options = {**options, **limits, "form": self.form, "langs": self.langs}
         manifest = Path(output) / f"{verb}.json"
-        write_manifest(manifest, verb, shown, counts, inputs, list(columns))
+        write_manifest(manifest, verb, all_options, counts, inputs, list(columns))
         return counts
 
     def _columns(self, folder: Path, cuts: Mapping[str, int]) -> Dict[Path, List[str]]:

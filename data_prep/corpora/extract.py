@@ -62,7 +62,7 @@ def extract(archive: PathLike, output: PathLike, patterns: Sequence[str]) -> Dic
                 target = member.name.removesuffix(".gz")
                 with member.open() as stream:
                     is_packed = member.name.endswith(".gz")
-                    content = gzip.open(stream) if is_packed else stream
+                    content: Any = gzip.open(stream) if is_packed else stream
                     sizes[target] = _write(content, Path(output) / target)
                 cli.say(f"extract: {target}: {sizes[target]:,} bytes")
     except InputError:

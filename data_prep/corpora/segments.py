@@ -57,9 +57,9 @@ def parallel_segments(source: Path, target: Path) -> Iterator[Tuple[str, str]]:
     Raises:
         InputError: as in :func:`read_segments`, or the ids differ.
     """
-    left, right = read_segments(source), read_segments(target)
-    check_same_counts("--raw", {str(source): len(left), str(target): len(right)})
-    for number, (first, second) in enumerate(zip(left, right), start=1):
+    sources, targets = read_segments(source), read_segments(target)
+    check_same_counts("--raw", {str(source): len(sources), str(target): len(targets)})
+    for number, (first, second) in enumerate(zip(sources, targets), start=1):
         if first.id != second.id:
             problem = f"segment {number} has id {second.id}, but {first.id} in {source}"
             raise InputError(f"--raw {target}: {problem}; valid: equal ids")

@@ -54,10 +54,10 @@ def read_questions(path: PathLike, option: str = "--inputs") -> Iterator[Questio
         InputError: no UTF-8, no JSON, or another layout; names the file and the line, or the place
             inside the JSON.
     """
-    where = f"{option} {path}"
-    content = parse_json(_read_text(path, option), where)
-    for i, article in enumerate(_get_list(content, "data", where)):
-        place = f"{where}, data[{i}]"
+    place = f"{option} {path}"
+    content = parse_json(_read_text(path, option), place)
+    for i, article in enumerate(_get_list(content, "data", place)):
+        place = f"{place}, data[{i}]"
         paragraphs = _get_list(article, "paragraphs", place)
         for j, paragraph in enumerate(paragraphs):
             passage_place = f"{place}.paragraphs[{j}]"
@@ -89,17 +89,17 @@ def _parse_question(record: Any, title: str, passage: str, place: str) -> Questi
     return Question(title, passage, question, answers, is_impossible, name, place)
 
 
-def _get_list(record: Any, key: str, where: str) -> List[Any]:
+def _get_list(record: Any, key: str, place: str) -> List[Any]:
     if isinstance(record, dict) and isinstance(record.get(key), list):
         return record[key]
     problem = f"no list under {key!r} (found: {describe_json(record)})"
-    raise InputError(f"{where}: {problem}; valid: SQuAD's layout, data > paragraphs > qas")
+    raise InputError(f"{place}: {problem}; valid: SQuAD's layout, data > paragraphs > qas")
 
 
-def _parse_answer(record: Any, where: str) -> Answer:
-    text = get_text(record, "text", where)
+def _parse_answer(record: Any, place: str) -> Answer:
+    text = get_text(record, "text", place)
     start = record.get("answer_start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
         valid = "a whole number of characters"
-        raise InputError(f"{where}: answer_start is {start!r}; valid: {valid}")
+        raise InputError(f"{place}: answer_start is {start!r}; valid: {valid}")
     return Answer(text, start)

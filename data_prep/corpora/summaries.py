@@ -39,11 +39,11 @@ def read_records(path: PathLike, keys: Keys) -> List[Example]:
         InputError: bad text, as in :func:`read_lines`, no JSON, a missing key, or another number
             of summaries than in the first line; names file and line.
     """
-    where = f"--inputs {path}"
+    place = f"--inputs {path}"
     records: List[Example] = []
     for number, line in enumerate(read_lines(path, "--inputs", strict=False), start=1):
-        place = f"{where}, line {number}"
-        record = parse_json(line, where, number)
+        place = f"{place}, line {number}"
+        record = parse_json(line, place, number)
         source = get_text(record, keys.source, place)
         targets = _read_targets(record, keys.target, place)
         width = len(records[0].targets) if records else len(targets)
@@ -53,11 +53,11 @@ def read_records(path: PathLike, keys: Keys) -> List[Example]:
     return records
 
 
-def _read_targets(record: Any, key: str, where: str) -> Tuple[str, ...]:
+def _read_targets(record: Any, key: str, place: str) -> Tuple[str, ...]:
     targets: List[str] = []
     while f"{key}{len(targets) + 1}" in record:
-        targets.append(get_text(record, f"{key}{len(targets) + 1}", where))
-    return tuple(targets) or (get_text(record, key, where),)
+        targets.append(get_text(record, f"{key}{len(targets) + 1}", place))
+    return tuple(targets) or (get_text(record, key, place),)
 
 
 def join_turns(dialogue: str, separator: str) -> str:

@@ -1,4 +1,4 @@
-"""What the translation corpora share: clean train, valid and test of every language pair."""
+"""Shared by the translation corpora: clean train, valid and test of every language pair."""
 
 import argparse
 from collections import Counter
@@ -53,7 +53,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What happens to the lines of every pair.
+    """Treatment of the lines of every pair.
 
     Args:
         rules: conditions for a training pair; valid and test lose only pairs with an empty side.
@@ -82,7 +82,7 @@ def write_pair(
     Args:
         corpus: source of the lines.
         pair: source and target language.
-        recipe: what happens to the lines.
+        recipe: treatment of the lines.
         output: gets SRC-TGT/SPLIT.LANG.
         is_held_out: returns True for training pairs that must be dropped as held out.
 
@@ -138,8 +138,8 @@ def _check_splits(
 ) -> None:
     for split in SPLITS:
         if not counts[split]:
-            dropped = [f"{reason} {number}" for reason, number in sorted(drops.items())]
-            problem = f"no line for {split} (dropped: {', '.join(dropped) or 'nothing'})"
+            drop_count = [f"{reason} {number}" for reason, number in sorted(drops.items())]
+            problem = f"no line for {split} (dropped: {', '.join(drop_count) or 'nothing'})"
             if recipe.valid_every:
                 problem += f"; --valid-every {recipe.valid_every} needs as many lines"
             raise InputError(f"--pairs {'-'.join(pair)}: {problem}")
@@ -197,9 +197,9 @@ def _prepare_pair(job: _PairJob) -> Dict[str, Any]:
         for index, path in enumerate(corpus.files(pair, split)):
             inputs[f"{split}.{index}"] = path
     if corpus.removes_held_out:
-        held_out = [(other, split) for other in job.pairs for split in ("valid", "test")]
-        for number, (other, split) in enumerate(held_out):
-            for index, path in enumerate(corpus.files(other, split)):
+        held_out = [(held_pair, split) for held_pair in job.pairs for split in ("valid", "test")]
+        for number, (held_pair, split) in enumerate(held_out):
+            for index, path in enumerate(corpus.files(held_pair, split)):
                 inputs[f"held.{number}.{index}"] = path
     record = job.output / STEPS_FOLDER / f"{name}.json"
     step = Step(record, inputs, asdict(recipe), _output_files(job.output, pair))
@@ -214,8 +214,8 @@ def _prepare_pair(job: _PairJob) -> Dict[str, Any]:
     counts = write_pair(corpus, pair, recipe, job.output, is_held_out)
     step.finish(counts)
     listed = cli.list_counts({split: counts[split] for split in SPLITS})
-    dropped = sum(counts["dropped"].values())
-    cli.say(f"{corpus.name} {name}: {listed} lines; dropped {dropped:,}")
+    drop_count = sum(counts["dropped"].values())
+    cli.say(f"{corpus.name} {name}: {listed} lines; dropped {drop_count:,}")
     return counts
 
 

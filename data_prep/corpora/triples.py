@@ -28,7 +28,7 @@ PREDICATES = ("words", "plain")
 
 
 class Form(NamedTuple):
-    """How triples are written.
+    """Form of triples on a line.
 
     Attributes:
         predicates: ``words`` = runwayLength as "runway length"; ``plain`` = as it stands.
@@ -56,7 +56,7 @@ class Record(NamedTuple):
     text: str
 
 
-def linearise(line: str, form: Form, where: str) -> str:
+def linearise(line: str, form: Form, place: str) -> str:
     """Return the triples of a line as the model reads them.
 
     Quotation marks around a value are removed, underscores become spaces.
@@ -69,7 +69,7 @@ def linearise(line: str, form: Form, where: str) -> str:
         fields = [field.strip() for field in text.split(BETWEEN_FIELDS)]
         if len(fields) != FIELDS or not all(fields):
             raise InputError(
-                f"{where}: {text.strip()[:80]!r} has {len(fields)} fields; "
+                f"{place}: {text.strip()[:80]!r} has {len(fields)} fields; "
                 "valid: 'subject | predicate | object', no field "
                 f"empty, triples joined by '{BETWEEN_TRIPLES}'"
             )

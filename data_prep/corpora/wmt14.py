@@ -15,7 +15,7 @@ TEST_SET = "newstest2014"
 
 
 class TrainingSet(NamedTuple):
-    """What WMT has for a language with English.
+    """Training text of a language with English.
 
     Attributes:
         names: corpora; their files are NAME.LANG.

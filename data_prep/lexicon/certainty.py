@@ -19,7 +19,7 @@ MIN_ALIKE_SHARE, MIN_ALIKE_WORDS = 0.1, 20
 
 
 class Verdict(NamedTuple):
-    """How certain the partners are.
+    """Certainty of the partners.
 
     Attributes:
         actual: ``mutual`` (share of words whose partner's partner they are), ``margin`` (mean

@@ -188,14 +188,14 @@ def check_sides(
             f"but {backward:,} the other way round: wrong direction; "
             "valid: source and target in the same order"
         )
-    known = sum(source in sources for source, _ in pairs)
-    if not known:
+    source_count = sum(source in sources for source, _ in pairs)
+    if not source_count:
         raise InputError(f"{dictionary_name}: none of its source words is in {name}; {valid}")
     if not forward:
         raise InputError(f"{dictionary_name}: none of its pairs is in {name}; {valid}")
-    if forward < MIN_TARGETS_SHARE * known:
+    if forward < MIN_TARGETS_SHARE * source_count:
         return (
             f"{dictionary_name}: of the translations of the words that {name} has, only "
-            f"{forward:,} of {known:,} are among its targets: another language?"
+            f"{forward:,} of {source_count:,} are among its targets: another language?"
         )
     return None

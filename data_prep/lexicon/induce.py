@@ -30,7 +30,7 @@ class LexiconOptions(Options):
     block: int = option(4096, "words of each side compared at a time, >= 1", minimum=1)
     device: str = "cpu"
 
-    def shown(self) -> Dict[str, Any]:
+    def as_json(self) -> Dict[str, Any]:
         """Return the options that shape the lexicon, for a manifest."""
         names = ("top", "form", "max_words", "neighbours")
         return {name: getattr(self, name) for name in names}
@@ -76,9 +76,9 @@ def induce(
     with heartbeat(f"induce_lexicon: {len(x):,} and {len(y):,} words"):
         verdict = judge(x, y, words, options.neighbours, options.block)
         if verdict.is_unaligned():
-            files = f"--source {source} and --target {target}"
+            pair = f"--source {source} and --target {target}"
             valid = "vectors in one space (map_vectors)"
-            raise InputError(f"{files}: {verdict.warnings[0]}; valid: {valid}")
+            raise InputError(f"{pair}: {verdict.warnings[0]}; valid: {valid}")
         ranked = Csls(x, y, options.neighbours, options.block).ranked(options.top)
     for warning in verdict.warnings:
         hint = "are both files mapped into one space?"
@@ -86,8 +86,8 @@ def induce(
     for text in verdict.not_checked:
         cli.say(f"induce_lexicon: not checked: {text}")
     left_out = 0
-    with atomic_texts(outputs, "--output", [source, target]) as files:
-        for side, file in enumerate(files):
+    with atomic_texts(outputs, "--output", [source, target]) as opened:
+        for side, file in enumerate(opened):
             entries = list_entries(words[side], words[1 - side], ranked[side])
             left_out += write_entries(file, entries, options.form)
         Path(manifest).unlink(missing_ok=True)  # it must not stand beside other lexicons
@@ -96,8 +96,8 @@ def induce(
         cli.say(f"induce_lexicon: warning: {left_out:,} pairs left out: {reason}")
     counts = {"words": [len(side) for side in words], "candidates": ranked[0].places.size(1)}
     counts.update(verdict.as_json())
-    shown = options.shown()
-    write_manifest(manifest, "induce_lexicon", shown, counts, [source, target], outputs)
+    files = [source, target]
+    write_manifest(manifest, "induce_lexicon", options.as_json(), counts, files, outputs)
     return counts
 
 

@@ -93,8 +93,8 @@ class MapOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.seed_from == DICTIONARY) != (self.dictionary is not None):
-            shown = "is missing" if self.dictionary is None else self.dictionary
-            options = f"--seed-from {self.seed_from}, --dictionary {shown}"
+            state = "is missing" if self.dictionary is None else self.dictionary
+            options = f"--seed-from {self.seed_from}, --dictionary {state}"
             raise InputError(f"{options}: valid: a file with {DICTIONARY}, and only with it")
 
     def check(self) -> Any:
@@ -118,7 +118,7 @@ class MapOptions(Options):
             read_candidates(self.dictionary, "--dictionary")
         return learning
 
-    def shown(self) -> Dict[str, Any]:
+    def as_json(self) -> Dict[str, Any]:
         """Return the options for a manifest: no paths, no device."""
         names = ("seed_from", "seed_words", "max_words")
         return {**{name: getattr(self, name) for name in names}, **self.learning}
@@ -242,11 +242,11 @@ def map_files(
     x, y = (word_mapping.normalise(torch.from_numpy(side.vectors).to(device)) for side in sides)
     seed = _find_seed(x, y, sides, options, learning)
     progress = _Progress()
-    learned = word_mapping.learn_maps(x, y, seed, learning, progress)
-    if learned.history:
-        progress.report(learned.history[-1])
-    mapped = [unit_rows(rows @ to_common) for rows, to_common in zip((x, y), learned.maps)]
-    counts = {"seed_pairs": len(seed[0]), **_summarise(learned, mapped, sides, learning)}
+    solution = word_mapping.learn_maps(x, y, seed, learning, progress)
+    if solution.history:
+        progress.report(solution.history[-1])
+    mapped = [unit_rows(rows @ to_common) for rows, to_common in zip((x, y), solution.maps)]
+    counts = {"seed_pairs": len(seed[0]), **_summarise(solution, mapped, sides, learning)}
     for warning in counts["warnings"]:
         cli.say(f"map_vectors: warning: {warning}")
     for text in counts["not_checked"]:
@@ -255,14 +255,14 @@ def map_files(
     vectors = [WordVectors(side.words, rows.cpu().numpy()) for side, rows in zip(sides, mapped)]
     write_vectors(outputs, "outputs", vectors)
     if dictionary_output is not None:
-        _write_dictionary(dictionary_output, learned.pairs, sides)
+        _write_dictionary(dictionary_output, solution.pairs, sides)
     paths = [path for _, path in inputs], [path for _, path in files]
-    write_manifest(report, "map_vectors", options.shown(), counts, *paths)
+    write_manifest(report, "map_vectors", options.as_json(), counts, *paths)
     return counts
 
 
 def _summarise(
-    learned: Any, mapped: List[Any], sides: Sequence[WordVectors], learning: Any
+    solution: Any, mapped: List[Any], sides: Sequence[WordVectors], learning: Any
 ) -> Dict[str, Any]:
     from .certainty import judge
 
@@ -270,14 +270,14 @@ def _summarise(
     verdict = judge(mapped[0], mapped[1], words, learning.neighbours, learning.block)
     counts = {
         "words": [len(side) for side in words],
-        "pairs": len(learned.pairs[0]),
-        "iterations": len(learned.history),
-        "converged": learned.converged,
-        "objective": [round(iteration.objective, 6) for iteration in learned.history],
-        "keep": [iteration.keep for iteration in learned.history],
+        "pairs": len(solution.pairs[0]),
+        "iterations": len(solution.history),
+        "converged": solution.converged,
+        "objective": [round(iteration.objective, 6) for iteration in solution.history],
+        "keep": [iteration.keep for iteration in solution.history],
         **verdict.as_json(),
     }
-    if not learned.converged:
+    if not solution.converged:
         warning = f"--iterations {learning.iterations}: ended before it converged"
         counts["warnings"] = [*verdict.warnings, warning]
     return counts

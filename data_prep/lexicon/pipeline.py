@@ -49,11 +49,11 @@ class PipelineOptions(NamedTuple):
     mapping: MapOptions
     lexicon: LexiconOptions
 
-    def shown(self) -> Dict[str, Any]:
+    def as_json(self) -> Dict[str, Any]:
         """Return the options for a manifest."""
         text = {"cased": self.cased, "segmenters": list(self.segmenters)}
-        steps = {"vectors": asdict(self.vectors), "map": self.mapping.shown()}
-        return {**text, **steps, **self.lexicon.shown()}
+        steps = {"vectors": asdict(self.vectors), "map": self.mapping.as_json()}
+        return {**text, **steps, **self.lexicon.as_json()}
 
 
 class Pipeline:
@@ -165,8 +165,8 @@ class Pipeline:
                 counts[name] = dict((read_json(path) or {}).get("counts", {}))
             for name in ("objective", "keep"):
                 counts["map"].pop(name, None)
-            shown, outputs = options.shown(), self.outputs()
-            write_manifest(self.manifest, "lexicon", shown, counts, self.texts, outputs)
+            outputs, content = self.outputs(), options.as_json()
+            write_manifest(self.manifest, "lexicon", content, counts, self.texts, outputs)
 
     def _check_options(self, options: PipelineOptions) -> None:
         inputs: List[Named] = [*zip(("--source", "--target"), self.texts)]
@@ -183,27 +183,31 @@ class Pipeline:
         cased = options.cased
         for language, path, segmenter in zip(self.pair, self.texts, options.segmenters):
             output = self.file("words", language)
-            work = partial(words.write_words, [path], [output], segmenter, cased)
-            shown = words.describe_options(segmenter, cased)
-            self.run_step(f"words.{language}", {"text": path}, shown, [output], work)
-        shown = {**asdict(options.vectors), "gensim": read_version("gensim")}
+            cut = partial(words.write_words, [path], [output], segmenter, cased)
+            text_options = words.describe_options(segmenter, cased)
+            self.run_step(f"words.{language}", {"text": path}, text_options, [output], cut)
+        vector_options = {**asdict(options.vectors), "gensim": read_version("gensim")}
         for language in self.pair:
             source, output = self.file("words", language), self.file("vectors", language)
-            work = partial(write_word_vectors, source, output, options.vectors)
-            self.run_step(f"vectors.{language}", {"words": source}, shown, [output], work)
+            train = partial(write_word_vectors, source, output, options.vectors)
+            inputs = {"words": source}
+            self.run_step(f"vectors.{language}", inputs, vector_options, [output], train)
 
     def _run_lexicon_steps(self, options: PipelineOptions) -> None:
-        vectors, mapped = self.files("vectors"), self.files("mapped")
-        inputs = {"source": vectors[0], "target": vectors[1]}
+        source, target = self.files("vectors")
+        mapped = self.file("mapped", self.pair[0]), self.file("mapped", self.pair[1])
+        inputs = {"source": source, "target": target}
         if options.mapping.dictionary is not None:
             inputs["dictionary"] = Path(options.mapping.dictionary)
-        outputs, report = [*mapped, self.map_report], self.map_report
-        work = partial(mapping.map_files, *vectors, (mapped[0], mapped[1]), report, options.mapping)
-        self.run_step("map", inputs, options.mapping.shown(), outputs, work)
-        inputs = {"source": mapped[0], "target": mapped[1]}
-        outputs, report = [*self.lexicons, self.lexicon_report], self.lexicon_report
-        work = partial(induce.induce, *mapped, self.lexicons, report, options.lexicon)
-        self.run_step("lexicon", inputs, options.lexicon.shown(), outputs, work)
+        report = self.map_report
+        learn = partial(mapping.map_files, source, target, mapped, report, options.mapping)
+        self.run_step("map", inputs, options.mapping.as_json(), [*mapped, report], learn)
+        source, target = mapped
+        inputs = {"source": source, "target": target}
+        report = self.lexicon_report
+        work = partial(induce.induce, source, target, self.lexicons, report, options.lexicon)
+        outputs = [*self.lexicons, report]
+        self.run_step("lexicon", inputs, options.lexicon.as_json(), outputs, work)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -46,9 +46,9 @@ def read_vectors(path: PathLike, option: str, max_words: Optional[int] = None) -
         InputError: bad input, as in :func:`read_lines`; no header; another number of words or of
             columns than it says; NaN, an infinite number or no number; fewer than two words.
     """
-    where = f"{option} {path}"
+    place = f"{option} {path}"
     lines = read_lines(path, option, strict=False)
-    header = _read_header(next(lines), where)
+    header = _read_header(next(lines), place)
     limit = header.words if max_words is None else min(header.words, max_words)
     vectors = np.empty((limit, header.dimension), dtype=np.float32)
     rows: Dict[str, int] = {}
@@ -56,24 +56,24 @@ def read_vectors(path: PathLike, option: str, max_words: Optional[int] = None) -
     for count, line in enumerate(with_progress(lines, f"reading {Path(path).name}"), start=1):
         if count > limit:
             break
-        word, vector = _parse_row(line, header.dimension, f"{where}, line {count + 1}")
+        word, vector = _parse_row(line, header.dimension, f"{place}, line {count + 1}")
         if word in rows:
             repeated += 1
             continue
         vectors[len(rows)] = vector
         rows[word] = len(rows)
-    stated = f"{header.words:,}"
+    header_words = f"{header.words:,}"
     if count < limit:
-        problem = f"{count:,} words, but its first line says {stated}"
-        raise InputError(f"{where}: {problem}; valid: a complete file")
+        problem = f"{count:,} words, but its first line says {header_words}"
+        raise InputError(f"{place}: {problem}; valid: a complete file")
     if count > header.words:
-        problem = f"more than the {stated} words that its first line says"
-        raise InputError(f"{where}: {problem}; valid: equal numbers")
+        problem = f"more than the {header_words} words that its first line says"
+        raise InputError(f"{place}: {problem}; valid: equal numbers")
     if repeated:
         notice = f"{repeated:,} words come twice; the first vector of each was taken"
-        cli.say(f"warning: {where}: {notice}")
+        cli.say(f"warning: {place}: {notice}")
     if len(rows) < MIN_WORDS:
-        raise InputError(f"{where}: {len(rows)} words; valid: {MIN_WORDS} or more")
+        raise InputError(f"{place}: {len(rows)} words; valid: {MIN_WORDS} or more")
     return WordVectors(list(rows), vectors[: len(rows)])
 
 
@@ -82,28 +82,28 @@ class _Header(NamedTuple):
     dimension: int
 
 
-def _read_header(line: str, where: str) -> _Header:
+def _read_header(line: str, place: str) -> _Header:
     cells = line.split()
     if len(cells) != 2 or not all(cell.isdecimal() and int(cell) > 0 for cell in cells):
         valid = "the numbers of words and of dimensions, as in word2vec's text"
-        raise InputError(f"{where}, line 1: {line[:60]!r}; valid: {valid}")
+        raise InputError(f"{place}, line 1: {line[:60]!r}; valid: {valid}")
     return _Header(int(cells[0]), int(cells[1]))
 
 
-def _parse_row(line: str, dimension: int, where: str) -> Tuple[str, np.ndarray]:
+def _parse_row(line: str, dimension: int, place: str) -> Tuple[str, np.ndarray]:
     cells = line.rstrip().rsplit(" ", dimension)
     if len(cells) != dimension + 1 or not cells[0].strip():
         valid = f"a word and {dimension} numbers"
-        raise InputError(f"{where}: {len(line.split())} columns; valid: {valid}")
+        raise InputError(f"{place}: {len(line.split())} columns; valid: {valid}")
     word = cells[0]
     try:
         vector = np.array(cells[1:], dtype=np.float32)
     except ValueError:
         problem = f"a column of {word!r} is no number"
-        raise InputError(f"{where}: {problem}; valid: {dimension} numbers") from None
+        raise InputError(f"{place}: {problem}; valid: {dimension} numbers") from None
     if not np.isfinite(vector).all():
         problem = f"the vector of {word!r} holds NaN or an infinite number"
-        raise InputError(f"{where}: {problem}; valid: finite numbers")
+        raise InputError(f"{place}: {problem}; valid: finite numbers")
     return word.strip(), vector
 
 

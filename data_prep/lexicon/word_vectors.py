@@ -116,8 +116,8 @@ def write_word_vectors(path: PathLike, output: PathLike, options: VectorOptions)
     manifest.unlink(missing_ok=True)  # it must not stand beside other vectors
     write_vectors([output], "--output", [vectors], [path])
     counts = {"words": len(vectors.words), "dim": options.dim}
-    shown = {**asdict(options), "gensim": metadata.version("gensim")}
-    write_manifest(manifest, "word_vectors", shown, counts, [path], [output])
+    all_options = {**asdict(options), "gensim": metadata.version("gensim")}
+    write_manifest(manifest, "word_vectors", all_options, counts, [path], [output])
     return counts
 
 

@@ -67,7 +67,7 @@ def describe_options(segmenter: Optional[str], cased: bool) -> Dict[str, Any]:
     Raises:
         InputError: as in :func:`load_segmenter`.
     """
-    options = {"segmenter": segmenter, "cased": cased}
+    options: Dict[str, Any] = {"segmenter": segmenter, "cased": cased}
     if segmenter is None or segmenter in (CHARACTER, SPACES):
         return options
     function, name = load_segmenter(segmenter), segmenter.partition(":")[0]
@@ -92,8 +92,8 @@ def build_cutter(segmenter: Optional[str], cased: bool = False) -> Callable[[str
     segment = load_segmenter(segmenter or SPACES)
     kind = "auto" if segmenter == CHARACTER else "word"
 
-    def cut(line: str) -> List[str]:
-        result = []
+    def cut_line(line: str) -> List[str]:
+        result: List[str] = []
         for part in segment(line):
             if not isinstance(part, str):
                 problem = f"gives {type(part).__name__}"
@@ -102,7 +102,7 @@ def build_cutter(segmenter: Optional[str], cased: bool = False) -> Callable[[str
             result += words(part, kind, not cased)
         return result
 
-    return cut
+    return cut_line
 
 
 def write_words(
@@ -131,14 +131,14 @@ def write_words(
     places = [("--outputs", output) for output in outputs]
     places += [("manifest of --outputs", path) for path in manifests]
     check_places([("--inputs", path) for path in inputs], places)
-    options, cut = describe_options(segmenter, cased), build_cutter(segmenter, cased)
+    options, cutter = describe_options(segmenter, cased), build_cutter(segmenter, cased)
     counts = {}
     with atomic_texts(outputs, "--outputs", inputs) as files:
         for path, output, file in zip(inputs, outputs, files):
             distinct, lines, total = set(), 0, 0
             label = f"words: {Path(path).name}"
             for line in with_progress(_read_checked(path, segmenter), label):
-                words = cut(line)
+                words = cutter(line)
                 file.write(" ".join(words) + "\n")
                 distinct.update(words)
                 lines, total = lines + 1, total + len(words)
@@ -158,20 +158,20 @@ def write_words(
 
 def _read_checked(path: PathLike, segmenter: Optional[str]) -> Iterator[str]:
     """Yield the lines of a file; refuse a script without spaces if there is no segmenter."""
-    counted = spaceless = 0
+    line_count = spaceless = 0
     for number, line in enumerate(read_lines(path, "--inputs"), start=1):
         yield line
         if segmenter is None:
-            counted += LETTER.search(line) is not None
+            line_count += LETTER.search(line) is not None
             spaceless += spaceless_share(line) >= SPACELESS_LETTERS
         if number == SAMPLE_LINES:
-            _refuse_spaceless(path, spaceless, counted, SAMPLE_SHARE)
-    _refuse_spaceless(path, spaceless, counted, SPACELESS_LINES)
+            _refuse_spaceless(path, spaceless, line_count, SAMPLE_SHARE)
+    _refuse_spaceless(path, spaceless, line_count, SPACELESS_LINES)
 
 
-def _refuse_spaceless(path: PathLike, spaceless: int, counted: int, limit: float) -> None:
-    if spaceless and spaceless >= limit * counted:
-        share = f"{spaceless:,} of {counted:,} lines read ({spaceless / counted:.0%})"
+def _refuse_spaceless(path: PathLike, spaceless: int, line_count: int, limit: float) -> None:
+    if spaceless and spaceless >= limit * line_count:
+        share = f"{spaceless:,} of {line_count:,} lines read ({spaceless / line_count:.0%})"
         raise InputError(
             f"--inputs {path}: {share} are of a script without spaces between words (Chinese, "
             f"Japanese, Thai ...), and --segmenter is not given; valid: {VALID}; or fewer than "

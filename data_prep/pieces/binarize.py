@@ -164,10 +164,10 @@ def _check_size(job: PairJob, folder: Path, name: str, size: SizeCounts) -> None
     split, lang = name.split(".", 1)
     index = count_index(folder / f"{split}.{job.pair[0]}-{job.pair[1]}.{lang}.idx")
     if index != (size.lines, size.tokens + size.lines):
-        written = f"{index.lines} sentences and {index.tokens} tokens of {name}"
+        output = f"{index.lines} sentences and {index.tokens} tokens of {name}"
         expected = f"{size.lines} lines and {size.tokens} pieces (+ 1 a line)"
         raise InputError(
-            f"{job.label}: fairseq-preprocess wrote {written}, which has {expected}; "
+            f"{job.label}: fairseq-preprocess wrote {output}, which has {expected}; "
             "please report this"
         )
 
@@ -231,8 +231,8 @@ def _run_fairseq(job: PairJob, folder: Path) -> None:
 
 def _use_split_names(job: PairJob, folder: Path) -> None:
     """Rename the files of further splits (test1 -> the third of --splits ...)."""
-    named = folder / "named"
-    named.mkdir()
+    target = folder / "named"
+    target.mkdir()
     for name in _fairseq_names(job.splits):
         for lang in job.pair:
             for part in PARTS:
@@ -241,8 +241,8 @@ def _use_split_names(job: PairJob, folder: Path) -> None:
                 if not path.is_file():
                     problem = f"fairseq-preprocess did not write {path.name}"
                     raise InputError(f"{problem}; please report this")
-                os.replace(path, named / f"{name.split}.{ending}")
-    for path in named.iterdir():
+                os.replace(path, target / f"{name.split}.{ending}")
+    for path in target.iterdir():
         os.replace(path, folder / path.name)
 
 

@@ -66,14 +66,14 @@ def _learn(words: Dict[str, int], merges: int, min_frequency: int) -> List[Merge
         reason = "no word has two characters, so there is nothing to merge"
         raise InputError(f"--inputs: {reason}; valid: text with words")
     output = io.StringIO()
-    counted = [f"{word} {count}" for word, count in words.items()]
+    dictionary = [f"{word} {count}" for word, count in words.items()]
     with heartbeat(f"bpe learn: {merges:,} merges"), contextlib.redirect_stderr(io.StringIO()):
-        learn_bpe.learn_bpe(counted, output, merges, min_frequency=min_frequency, is_dict=True)
+        learn_bpe.learn_bpe(dictionary, output, merges, min_frequency=min_frequency, is_dict=True)
     rows = [line.split(" ") for line in output.getvalue().split("\n")[1:] if line]
     if not rows:
         reason = "no pair of this text is so frequent"
         raise InputError(f"--min-frequency {min_frequency}: {reason}; valid: a lower number")
-    return [(left, right) for left, right in rows]
+    return [(row[0], row[1]) for row in rows]
 
 
 def write_dictionary(

@@ -35,11 +35,11 @@ def read_codes(path: PathLike, option: str = "--codes") -> List[Merge]:
     seen: Set[Merge] = set()
     columns = 0
     for number, line in enumerate(read_lines(path, option, strict=False), start=1):
-        where = f"{option} {path}, line {number}"
+        place = f"{option} {path}, line {number}"
         header = HEADER.fullmatch(line) if number == 1 else None
         if header:
             if header[1] != "0.2":
-                raise InputError(f"{where}: codes of version {header[1]}; valid: version 0.2")
+                raise InputError(f"{place}: codes of version {header[1]}; valid: version 0.2")
             continue
         cells = line.rstrip(" \r").split(" ")
         if columns and cells == [""]:
@@ -48,14 +48,14 @@ def read_codes(path: PathLike, option: str = "--codes") -> List[Merge]:
         is_row = len(cells) == columns and columns in (2, 3) and "" not in cells
         if not is_row or (columns == 3 and not cells[2].isdigit()):
             raise InputError(
-                f"{where}: {line[:60]!r}; valid: two symbols and a count, or two symbols alone, "
+                f"{place}: {line[:60]!r}; valid: two symbols and a count, or two symbols alone, "
                 "the same in every line, separated by single spaces"
             )
         merge = (cells[0], cells[1])
         if merge in seen:
             listed = f"{merge[0]} {merge[1]} is listed twice"
-            raise InputError(f"{where}: {listed}; valid: every merge once")
-        _check_merge(merge, where)
+            raise InputError(f"{place}: {listed}; valid: every merge once")
+        _check_merge(merge, place)
         seen.add(merge)
         merges.append(merge)
     if not merges:
@@ -64,8 +64,8 @@ def read_codes(path: PathLike, option: str = "--codes") -> List[Merge]:
     return merges
 
 
-def _check_merge(merge: Merge, where: str) -> None:
-    listed = f"{where}: {merge[0]} {merge[1]}"
+def _check_merge(merge: Merge, place: str) -> None:
+    listed = f"{place}: {merge[0]} {merge[1]}"
     if merge[0].startswith(BYTE_LEVEL_SPACE) and merge[0] != BYTE_LEVEL_SPACE:
         valid = "codes of characters (fastBPE, subword-nmt, GPT)"
         raise InputError(f"{listed}: byte-level codes, as GPT-2's; valid: {valid}")
@@ -79,8 +79,8 @@ def _check_merge(merge: Merge, where: str) -> None:
 
 def format_codes(merges: Sequence[Merge]) -> Iterator[str]:
     """Yield lines that fastBPE and fairseq's ``--bpe fastbpe`` read; counts are unknown, so 0."""
-    for left, right in merges:
-        yield f"{left} {right} 0\n"
+    for first, second in merges:
+        yield f"{first} {second} 0\n"
 
 
 def load_codes(path: PathLike, option: str = "--codes") -> Any:

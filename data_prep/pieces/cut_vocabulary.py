@@ -212,8 +212,8 @@ def write_rows(rows: Rows, dictionary: PathLike, dict_map: PathLike, table: Path
 
 def _count_unknown(frequencies: Mapping[str, int], rows: Rows, options: CutOptions) -> int:
     """Count the pieces of the corpus that become ``<unk>``; refuse more than the allowed share."""
-    known = set(rows.pieces())
-    unknown = sum(count for piece, count in frequencies.items() if piece not in known)
+    pieces = set(rows.pieces())
+    unknown = sum(count for piece, count in frequencies.items() if piece not in pieces)
     total = sum(frequencies.values())
     if unknown > options.max_unknown * total:
         share = f"{unknown} of {total} pieces of the corpus ({100 * unknown / total:.1f} %)"
@@ -273,10 +273,10 @@ def cut_vocabulary(
     counts["rows_before"], counts["rows_after"] = opened.rows, len(rows.ids)
     counts["rows_after_dict"] = rows.extra
     counts["symbols_kept"], counts["unknown"] = len(rows.symbols), unknown
-    shown = {"min_count": options.min_count, "keep": sorted(options.keep)}
-    shown.update(layouts=opened.layouts, tensors=opened.tensors)
+    choices = {"min_count": options.min_count, "keep": sorted(options.keep)}
+    choices.update(layouts=opened.layouts, tensors=opened.tensors)
     inputs = [opened.path, dictionary, *(path for _, path in corpus.files())]
-    write_manifest(folder / MANIFEST, "cut_vocabulary", shown, counts, inputs, outputs)
+    write_manifest(folder / MANIFEST, "cut_vocabulary", choices, counts, inputs, outputs)
     return counts
 
 

@@ -20,17 +20,17 @@ def read_dictionary(path: PathLike, option: str = "--dict") -> List[str]:
     seen: Set[str] = set()
     pieces = []
     for number, line in enumerate(read_lines(path, option, strict=False), start=1):
-        where = f"{option} {path}, line {number}"
+        place = f"{option} {path}, line {number}"
         piece, count = piece_of(line), line.removesuffix(f" {OVERWRITE}").rpartition(" ")[2]
         if not piece or not count.isdigit():
-            raise InputError(f"{where}: {line[:60]!r}; valid: a piece, one space, a count")
+            raise InputError(f"{place}: {line[:60]!r}; valid: a piece, one space, a count")
         if piece in FAIRSEQ_SPECIAL:
             raise InputError(
-                f"{where}: lists {piece}; valid: the pieces without {' '.join(FAIRSEQ_SPECIAL)}, "
+                f"{place}: lists {piece}; valid: the pieces without {' '.join(FAIRSEQ_SPECIAL)}, "
                 "which fairseq adds itself: see python -m data_prep spm dict"
             )
         if piece in seen and not line.endswith(OVERWRITE):
-            raise InputError(f"{where}: {piece!r} is listed twice; valid: every piece once")
+            raise InputError(f"{place}: {piece!r} is listed twice; valid: every piece once")
         seen.add(piece)
         pieces.append(piece)
     return pieces

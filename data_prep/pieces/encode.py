@@ -45,7 +45,7 @@ class PieceCounts:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What all files of a run share."""
+    """Choices that all files of a run share."""
 
     verb: str
     path: PathLike

@@ -91,7 +91,7 @@ class _Entry(NamedTuple):
 
     file: Path
     expected: Mapping[str, Any]
-    count: Optional[Callable[[Path], Dict[str, int]]] = None
+    recount: Optional[Callable[[Path], Dict[str, int]]] = None
 
 
 def check_manifest(path: PathLike, text: Optional[PathLike] = None) -> int:
@@ -119,8 +119,8 @@ def check_manifest(path: PathLike, text: Optional[PathLike] = None) -> int:
             cli.say(f"manifest: {entry.file}: {verdict}")
     if problems:
         listed = "; ".join(problems[:MAX_LISTED])
-        rest = len(problems) - MAX_LISTED
-        listed += f"; and {rest} more" if rest > 0 else ""
+        more = len(problems) - MAX_LISTED
+        listed += f"; and {more} more" if more > 0 else ""
         raise InputError(f"--check {path}: {len(problems)} of {compared} files differ: {listed}")
     cli.say(f"manifest: {path}: {compared} files are as the manifest says")
     return compared
@@ -216,9 +216,9 @@ def _compare(entry: _Entry) -> Optional[str]:
     actual: Dict[str, Any] = {"sha256": sha256(file)}
     if "bytes" in expected:
         actual["bytes"] = file.stat().st_size
-    if entry.count is not None:
+    if entry.recount is not None:
         try:
-            actual.update(entry.count(file))
+            actual.update(entry.recount(file))
         except InputError as error:
             return f"{file}: cannot be read ({error})"
     problems = [

@@ -131,22 +131,24 @@ def evaluate(
         sacreBLEU, which takes no difference without variance for significant, reports the least p.
     """
     # sacreBLEU counts None as missing, not an empty line.
-    known: List[Any] = [references[0]]
-    known += [[line or None for line in lines] for lines in references[1:]]
+    all_references: List[Any] = [references[0]]
+    all_references += [[line or None for line in lines] for lines in references[1:]]
     if len(outputs) == 1:
         outcomes = {}
         for key, metric in metrics.items():
-            score = metric.corpus_score(outputs[0], known)
+            score = metric.corpus_score(outputs[0], all_references)
             signature = str(metric.get_signature())
             outcomes[key] = Outcome(score.name, [float(score.score)], [None], signature)
         return outcomes
     from sacrebleu.significance import PairedTest
 
-    named: Any = [(str(index), lines) for index, lines in enumerate(outputs)]
+    systems: Any = [(str(index), lines) for index, lines in enumerate(outputs)]
     outcomes = {}
     for key, metric in metrics.items():
         with _seeded(seed):
-            test = PairedTest(named, {key: metric}, known, test_type="bs", n_samples=samples)
+            test = PairedTest(
+                systems, {key: metric}, all_references, test_type="bs", n_samples=samples
+            )
             table = test()[1]
         name = next(column for column in table if column != "System")
         results: List[Any] = list(table[name])

@@ -115,13 +115,13 @@ def score_systems(
         counts[f"--reference number {number}"] = len(lines)
     counts.update({system.name: len(system.lines) for system in systems})
     check_same_counts("--system", counts)
-    built = build_metrics(metrics, tokenize, languages)
-    tokenizer = (built["bleu"] if "bleu" in built else build_bleu(tokenize)).tokenizer
+    scorers = build_metrics(metrics, tokenize, languages)
+    tokenizer = (scorers["bleu"] if "bleu" in scorers else build_bleu(tokenize)).tokenizer
     expected = text_statistics(reference, tokenizer)
     if expected.tokens == 0:
         raise InputError("--reference: every line is empty; valid: at least one token")
     outputs, references = [system.lines for system in systems], [reference, *more_references]
-    outcomes = evaluate(outputs, references, built, samples, seed)
+    outcomes = evaluate(outputs, references, scorers, samples, seed)
     rows = []
     for index, system in enumerate(systems):
         statistics = text_statistics(system.lines, tokenizer)
@@ -207,8 +207,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     args = build_parser().parse_args(argv)
     bootstrap = from_args(Bootstrap, args)
     if args.comet_files and not args.source:
-        needed = "needs --source, the text that was translated"
-        raise InputError(f"--comet-files {args.comet_files}: {needed}")
+        reason = "needs --source, the text that was translated"
+        raise InputError(f"--comet-files {args.comet_files}: {reason}")
     if args.source and not args.comet_files:
         raise InputError(f"--source {args.source}: only --comet-files DIR uses it")
     metrics = list(ALL_METRICS) if args.metrics == "all" else args.metrics.split(",")

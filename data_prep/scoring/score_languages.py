@@ -67,7 +67,8 @@ def score_languages(
     unused = sorted(set(references) - {ALL} - {system.name for system in systems})
     if unused:
         raise InputError(f"--reference {unused[0]}=FILE: no --system of that language")
-    rows, signatures = [], {}
+    rows: List[Dict[str, Any]] = []
+    signatures: Dict[str, str] = {}
     for system in systems:
         name = system.name
         reference = references.get(name, references.get(ALL))

@@ -205,13 +205,13 @@ def clean_files(
             else:
                 drops[verdict.reason] += 1
                 _write_row(table, str(count), *verdict)
-        dropped = {reason: drops[reason] for reason in REASONS}
-        rest = count - sum(dropped.values())
-        if not rest:
-            listed = _list_nonzero(dropped)
+        drop_counts = {reason: drops[reason] for reason in REASONS}
+        remainder = count - sum(drop_counts.values())
+        if not remainder:
+            listed = _list_nonzero(drop_counts)
             raise InputError(f"--inputs: none of {count} lines would be left; dropped: {listed}")
     changed = {name: normaliser.changed[name] for name, _ in normaliser.steps}
-    counts = CleanCounts(count, rest, dropped, changed)
+    counts = CleanCounts(count, remainder, drop_counts, changed)
     write_manifest(manifest, "clean", asdict(rules), counts._asdict(), inputs, outputs)
     return counts
 

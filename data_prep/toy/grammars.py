@@ -1,4 +1,4 @@
-"""One grammar per language: from a meaning to its only sentence.
+"""Grammars, one per language: from a meaning to its only sentence.
 
 English is subject-verb-object. German puts the verb second in main clauses and last after `weil`;
 its articles and adjectives agree with the noun. Turkish is subject-object-verb with case suffixes,
@@ -69,11 +69,11 @@ def german_sentence(meaning: Meaning) -> str:
     """Return the German sentence of a meaning."""
     clause = meaning.clause
     subject, verb = _german_phrase(clause.subject, False), _german_verb(clause)
-    rest = _german_object_and_place(clause)
+    complement = _german_object_and_place(clause)
     if meaning.adverb:
-        text = f"{meaning.adverb.de} {verb} {subject} {rest}"
+        text = f"{meaning.adverb.de} {verb} {subject} {complement}"
     else:
-        text = f"{subject} {verb} {rest}"
+        text = f"{subject} {verb} {complement}"
     if meaning.reason:
         reason = meaning.reason
         subject, verb = _german_phrase(reason.subject, False), _german_verb(reason)

@@ -1,4 +1,4 @@
-"""What a toy sentence says, without any language, and the sampler that draws it."""
+"""Meanings of toy sentences, without any language, and the sampler that draws them."""
 
 import random
 from typing import Dict, List, NamedTuple, Optional, Sequence, TypeVar

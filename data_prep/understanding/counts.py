@@ -1,4 +1,4 @@
-"""What was read, dropped and counted of every split and language, as a table."""
+"""Counts of every split and language (rows, words, pieces, notes), and their table."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -95,9 +95,9 @@ class Counts:
 def list_frequent(counts: Mapping[str, int]) -> str:
     """Return names with their numbers, the most frequent first."""
     names = sorted(counts, key=lambda name: (-counts[name], name))
-    rest = len(names) - MAX_LISTED
-    more = f" and {rest} more" if rest > 0 else ""
-    return ", ".join(f"{name} {counts[name]:,}" for name in names[:MAX_LISTED]) + more
+    more = len(names) - MAX_LISTED
+    ending = f" and {more} more" if more > 0 else ""
+    return ", ".join(f"{name} {counts[name]:,}" for name in names[:MAX_LISTED]) + ending
 
 
 def format_table(counts: Mapping[str, Counts], max_positions: int) -> List[str]:

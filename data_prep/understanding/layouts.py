@@ -1,4 +1,4 @@
-"""Where XGLUE and XTREME keep the files of their tasks, and how these files are read."""
+"""Places of the files of XGLUE's and XTREME's tasks, and options to read them."""
 
 import re
 from dataclasses import dataclass, field
@@ -77,8 +77,8 @@ class Layout:
                     sources[f"{split}.{lang}"] = str(path)
         if translate:
             sources.update(self._translations(name, Path(folder)))
-        found = {key.partition(".")[2] for key in sources}
-        missing = [lang for lang in languages if lang not in found]
+        languages_read = {key.partition(".")[2] for key in sources}
+        missing = [lang for lang in languages if lang not in languages_read]
         if missing:
             problem = f"{', '.join(missing)} is in no file of {name} below {folder}"
             raise InputError(f"--languages {','.join(languages)}: {problem}")
@@ -113,8 +113,8 @@ def _list_files(folder: Path, pattern: str) -> Dict[str, Path]:
     if LANG not in pattern:
         path = folder / pattern
         return {TRAIN_LANGUAGE: path} if path.is_file() else {}
-    head, *rest = [re.escape(part) for part in pattern.split(LANG)]
-    shape = re.compile(head + "(?P<lang>[A-Za-z0-9_-]+)" + "(?P=lang)".join(rest))
+    head, *tails = [re.escape(part) for part in pattern.split(LANG)]
+    shape = re.compile(head + "(?P<lang>[A-Za-z0-9_-]+)" + "(?P=lang)".join(tails))
     files = {}
     for path in sorted(folder.glob(pattern.replace(LANG, "*"))):
         match = shape.fullmatch(path.relative_to(folder).as_posix())

@@ -169,9 +169,9 @@ class _Segmenter(NamedTuple):
 def _read_segmenter(args: argparse.Namespace) -> _Segmenter:
     names = [name for name in SEGMENTERS if getattr(args, name)]
     if len(names) != 1:
-        shown = " and ".join(f"--{name}" for name in names) or "none of them"
+        choice = " and ".join(f"--{name}" for name in names) or "none of them"
         valid = ", ".join(f"--{name}" for name in SEGMENTERS)
-        raise InputError(f"{shown} given; valid: one of {valid}")
+        raise InputError(f"{choice} given; valid: one of {valid}")
     option = f"--{names[0]}"
     if args.lowercase and not args.wordpiece:
         reason = "other models know themselves what they do"
@@ -200,7 +200,7 @@ def _find_dictionary(args: argparse.Namespace, segmenter: _Segmenter, folder: Pa
 
 
 class _Work(NamedTuple):
-    """What a verb does.
+    """Work of a verb.
 
     Attributes:
         labels: labels of train; None: there are none.
@@ -221,8 +221,8 @@ def _plan(
         return _Work(None, questions.write_questions)
     label_map = parse_label_map(options["label_map"])
     if args.verb == TAGS:
-        columns = options["token_column"], options["tag_column"]
-        reader = tags.Conll(options["format"], *columns, label_map)
+        places = options["token_column"], options["tag_column"]
+        reader = tags.Conll(options["format"], *places, label_map)
         labels = partial(tags.training_labels, reader, sources)
         return _Work(_label_reader(args, labels), partial(tags.write_tags, reader))
     table = _build_table(options, label_map)
@@ -245,14 +245,14 @@ def _plan(
 def _label_reader(args: argparse.Namespace, labels: Callable[[], Any]) -> Callable[[], Any]:
     """Return the function that reads --labels, or collects those of train."""
 
-    def read() -> Any:
+    def read_all() -> Any:
         from .data_bin import collect_grades, collect_labels, read_labels
 
         if args.labels:
             return read_labels(args.labels)
         return collect_grades(labels()) if args.verb == RANKING else collect_labels(labels())
 
-    return read
+    return read_all
 
 
 def _build_table(options: Mapping[str, Any], label_map: Dict[str, str]) -> Table:
@@ -267,12 +267,12 @@ def _build_table(options: Mapping[str, Any], label_map: Dict[str, str]) -> Table
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     parser = build_parser()
-    args, rest = parser.parse_known_args(argv)
-    unknown = [item for item in rest if item.startswith("-")]
+    args, extras = parser.parse_known_args(argv)
+    unknown = [item for item in extras if item.startswith("-")]
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     check_minimum("--max-positions", args.max_positions, 1)
-    items = [*args.inputs, *rest]
+    items = [*args.inputs, *extras]
     layout = None
     if args.layout:
         layout = layout_named(args.layout, args.verb)
@@ -312,7 +312,7 @@ def _write_folder(
         names = labels.names if labels is not None else None
         page = format_page(args.verb, counts, args.max_positions, names)
         write_bytes(folder / "README.md", page.encode("utf-8"))
-        shown = {
+        all_options = {
             **options,
             "inputs": {source.name: source.path.name for source in sources},
             "pieces": segmenter.option,
@@ -327,7 +327,7 @@ def _write_folder(
         outputs = sorted(path for path in folder.rglob("*") if path.is_file())
         totals = {name: part.as_json() for name, part in counts.items()}
         verb = f"{VERB} {args.verb}"
-        write_manifest(folder / MANIFEST, verb, shown, totals, inputs, outputs, folder)
+        write_manifest(folder / MANIFEST, verb, all_options, totals, inputs, outputs, folder)
     print("\n".join(format_table(counts, args.max_positions)))
     places = "the table is in README.md, hashes in manifest.json"
     cli.say(f"nlu {args.verb}: {args.output}: {len(sources)} sets; {places}")

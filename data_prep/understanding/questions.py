@@ -88,8 +88,8 @@ def write_questions(data: DataBin, source: Source, labels: None, max_positions: 
         counts.add_text(len(question.question.split()), ids, data.dictionary.unk())
         counts.add_length(len(ids) + passages.lengths[row] + 2, max_positions)
         questions.add(data.row(ids))
-        shown = [{"text": answer.text, "start": answer.start} for answer in answers]
-        lines.append(_format_line({"id": question.id, "passage": row, "answers": shown}))
+        listed = [{"text": answer.text, "start": answer.start} for answer in answers]
+        lines.append(_format_line({"id": question.id, "passage": row, "answers": listed}))
     if counts.kept and counts.notes[NO_ANSWER] == counts.kept:
         problem = f"none of its {counts.kept} questions has an answer, nothing could be scored"
         hint = "XTREME's scripts empty those of its test sets: take the original files"
@@ -124,12 +124,12 @@ def _usable_questions(source: Source, counts: Counts) -> Iterator[_UsableQuestio
             if answer.text.strip()
         ]
         if source.is_training:
-            placed = [answer for answer in answers if answer.start != NO_START]
-            if not placed:
+            trusted = [answer for answer in answers if answer.start != NO_START]
+            if not trusted:
                 reason = "answer not at its offset" if answers else NO_ANSWER
                 counts.dropped[reason] += 1
                 continue
-            answers = placed
+            answers = trusted
         counts.notes[NO_ANSWER] += not answers
         yield _UsableQuestion(question, answers)
 

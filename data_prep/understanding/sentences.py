@@ -3,7 +3,7 @@
 from __future__ import annotations  # data_bin imports fairseq, and is needed for types alone
 
 import itertools
-from typing import TYPE_CHECKING, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 from ..files import write_bytes
 from ..io import InputError
@@ -60,7 +60,7 @@ def write_ranking(
     is no whole number.
     """
     rows = list(table.rows(source))
-    first = {}
+    first: Dict[str, int] = {}
     for number, row in enumerate(rows):
         first.setdefault(row.query, number)
     ordered = sorted(rows, key=lambda row: first[row.query])

@@ -1,4 +1,4 @@
-"""What a run of nlu reads: arguments SPLIT.LANG=FILE, limits of rows, lines of a table."""
+"""Inputs of a run of nlu: arguments SPLIT.LANG=FILE, limits of rows, lines of a table."""
 
 import re
 from pathlib import Path

@@ -40,7 +40,7 @@ class _Places(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """How rows are read.
+    """Reader of the rows of a table.
 
     Args:
         texts: one or two texts, each the names of columns that are joined by a space.
@@ -115,15 +115,15 @@ class Table:
     def _find_places(self, first: Sequence[str], source: Source, has_header: bool) -> _Places:
         names = list(first) if has_header else []
         width = len(first)
-        where = f"{source.place(1)}: {width} columns"
+        place = f"{source.place(1)}: {width} columns"
         if names:
-            where += f" ({', '.join(names)})"
+            place += f" ({', '.join(names)})"
 
         def find(option: str, column: str) -> int:
             index = _find_column(column, width, names)
             if index is None:
                 valid = _describe_columns(width, names)
-                raise InputError(f"{where}; {option} {column}: valid: {valid}")
+                raise InputError(f"{place}; {option} {column}: valid: {valid}")
             return index
 
         texts = tuple(tuple(find("--text", column) for column in text) for text in self.texts)
@@ -138,7 +138,7 @@ class Table:
             return _Places(texts, ABSENT, query)
         reason = "is a text already" if is_text else "is not there"
         raise InputError(
-            f"{where}; --label {self.label} {reason}; valid: {_describe_columns(width, names)}, "
+            f"{place}; --label {self.label} {reason}; valid: {_describe_columns(width, names)}, "
             f"or {NONE}; only files of test may lack labels"
         )
 
@@ -167,7 +167,7 @@ def _find_column(column: str, width: int, names: Sequence[str]) -> Optional[int]
 
 
 def _describe_columns(width: int, names: Sequence[str]) -> str:
-    listed = ", ".join(names) if names else "and names where --header says so"
+    listed = ", ".join(names) if names else "and names place --header says so"
     return f"1 to {width}, {LAST}, {listed}"
 
 

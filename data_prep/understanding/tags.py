@@ -52,7 +52,7 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class Conll:
-    """How tagged sentences are read.
+    """Reader of tagged sentences.
 
     Args:
         form: ``conll`` or ``conllu``; None: by the file's name (.conllu).
@@ -126,20 +126,20 @@ class Conll:
         yield from _finish_sentence(block, skipped)
 
     def _conll_word(self, cells: List[str], width: int, number: int, source: Source) -> Word:
-        where = source.place(number)
+        place = source.place(number)
         token = self.token or 1
         tag = width if self.tag in (None, LAST) else int(self.tag or 0)
         minimum = max(2, token, tag)
         if len(cells) != width or width < minimum:
             valid = f"{width}, as in the first line" if width >= minimum else f"{minimum} or more"
             columns = f"{len(cells)} columns ({' '.join(cells)[:60]!r})"
-            raise InputError(f"{where}: {columns}; valid: {valid}: a word and its tag")
+            raise InputError(f"{place}: {columns}; valid: {valid}: a word and its tag")
         if tag == token:
             problem = f"--token-column and --tag-column are both {tag}"
-            raise InputError(f"{where}: {problem}; valid: different columns")
+            raise InputError(f"{place}: {problem}; valid: different columns")
         text, name = cells[token - 1], cells[tag - 1].strip()
         if not name:
-            raise InputError(f"{where}: no tag for {text!r}; valid: every word has a tag")
+            raise InputError(f"{place}: no tag for {text!r}; valid: every word has a tag")
         return Word(number, text, self.label_map.get(name, name))
 
     def _read_conllu(
@@ -151,28 +151,28 @@ class Conll:
                 yield from _finish_sentence(block, skipped)
                 block = []
             elif not line.startswith("#"):
-                where = source.place(number)
+                place = source.place(number)
                 cells = line.split("\t")
                 if len(cells) != CONLLU_COLUMNS:
                     valid = f"{CONLLU_COLUMNS} of CoNLL-U, with tabs between"
-                    raise InputError(f"{where}: {len(cells)} columns; valid: {valid}")
+                    raise InputError(f"{place}: {len(cells)} columns; valid: {valid}")
                 if RANGE.fullmatch(cells[ID]):
                     skipped["ranges of multiword tokens"] += 1
                 elif EMPTY_NODE.fullmatch(cells[ID]):
                     skipped["empty nodes"] += 1
                 elif cells[ID] != str(len(block) + 1):
                     valid = f"{len(block) + 1}, words of a sentence are numbered from 1"
-                    raise InputError(f"{where}: word {cells[ID]!r}; valid: {valid}")
+                    raise InputError(f"{place}: word {cells[ID]!r}; valid: {valid}")
                 else:
-                    block.append(self._conllu_word(cells, number, where))
+                    block.append(self._conllu_word(cells, number, place))
         yield from _finish_sentence(block, skipped)
 
-    def _conllu_word(self, cells: List[str], number: int, where: str) -> Word:
+    def _conllu_word(self, cells: List[str], number: int, place: str) -> Word:
         column = self.tag or "upos"
         text, name = cells[FORM], cells[CONLLU_TAGS[column]]
         if not text or name in ("", NO_VALUE):
             valid = "every word has one, or another --tag-column"
-            raise InputError(f"{where}: no {column} tag for {text!r}; valid: {valid}")
+            raise InputError(f"{place}: no {column} tag for {text!r}; valid: {valid}")
         return Word(number, text, self.label_map.get(name, name))
 
 
