@@ -10,13 +10,7 @@ from ..io import InputError, PathLike, read_lines, read_parallel
 from ..layout import SPLITS
 from ..options import adder
 from ..progress import with_progress
-from .examples import (
-    Collector,
-    add_options,
-    check_split_names,
-    collector_from_args,
-    write_examples,
-)
+from . import examples
 from .question_generation import SEPARATOR
 
 VERB = "corpora"
@@ -227,7 +221,7 @@ def read_articles(path: PathLike) -> Dict[str, str]:
     return articles
 
 
-def collect(part: SplitRows, collector: Collector, separator: str) -> None:
+def collect(part: SplitRows, collector: examples.Collector, separator: str) -> None:
     """Take the rows of a split.
 
     Raises:
@@ -257,7 +251,7 @@ def build_parser() -> argparse.ArgumentParser:
     for side in ("sources", "targets"):
         add(f"--{side}", "FILE", f"{side} of --layout lines, a file for each split", many=True)
     add("--separator", None, "text between passage and answer", default=SEPARATOR)
-    add_options(parser, LANGS)
+    examples.add_options(parser, LANGS)
     return parser
 
 
@@ -275,8 +269,8 @@ def _open_lines(args: argparse.Namespace) -> List[SplitRows]:
         raise InputError(f"{option}: valid: {valid}")
     if args.source or args.target or args.articles:
         raise InputError(f"{option}: valid: without --from, --to and --articles")
-    check_split_names(args.splits, args.sources, "--sources")
-    check_split_names(args.splits, args.targets, "--targets")
+    examples.check_split_names(args.splits, args.sources, "--sources")
+    examples.check_split_names(args.splits, args.targets, "--targets")
     parts = []
     for split, source, target in zip(args.splits, args.sources, args.targets):
         files = [Path(source), Path(target)]
@@ -313,10 +307,10 @@ def main(argv: Optional[List[str]] = None) -> None:
     else:
         parts = _open_layout(args)
         options["source"], options["target"] = _languages(args)
-    collector = collector_from_args(args.splits, args)
+    collector = examples.collector_from_args(args.splits, args)
     for part in parts:
         collect(part, collector, args.separator)
     inputs = [file for part in parts for file in part.files]
     if args.articles:
         inputs.append(Path(args.articles))
-    write_examples(collector, VERB, args, options, inputs)
+    examples.write_examples(collector, VERB, args, options, inputs)

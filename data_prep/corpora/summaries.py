@@ -7,14 +7,7 @@ from .. import cli
 from ..io import InputError, PathLike, get_text, parse_json, read_lines
 from ..options import adder
 from ..progress import with_progress
-from .examples import (
-    Collector,
-    Example,
-    add_options,
-    check_split_names,
-    collector_from_args,
-    write_examples,
-)
+from . import examples
 
 VERB = "summaries"
 LANGS = ("dialogue", "summary")
@@ -32,7 +25,7 @@ class Keys(NamedTuple):
     target: str
 
 
-def read_records(path: PathLike, keys: Keys) -> List[Example]:
+def read_records(path: PathLike, keys: Keys) -> List[examples.Example]:
     """Return dialogue and summaries of every line.
 
     Raises:
@@ -40,7 +33,7 @@ def read_records(path: PathLike, keys: Keys) -> List[Example]:
             of summaries than in the first line; names file and line.
     """
     place = f"--inputs {path}"
-    records: List[Example] = []
+    records: List[examples.Example] = []
     for number, line in enumerate(read_lines(path, "--inputs", strict=False), start=1):
         place = f"{place}, line {number}"
         record = parse_json(line, place, number)
@@ -49,7 +42,7 @@ def read_records(path: PathLike, keys: Keys) -> List[Example]:
         width = len(records[0].targets) if records else len(targets)
         if len(targets) != width:
             raise InputError(f"{place}: {len(targets)} references; valid: {width}, as in line 1")
-        records.append(Example(source, targets))
+        records.append(examples.Example(source, targets))
     return records
 
 
@@ -69,7 +62,7 @@ def join_turns(dialogue: str, separator: str) -> str:
 def collect(
     inputs: Sequence[PathLike],
     splits: Sequence[str],
-    collector: Collector,
+    collector: examples.Collector,
     keys: Keys,
     separator: str,
 ) -> None:
@@ -90,17 +83,17 @@ def build_parser() -> argparse.ArgumentParser:
     text = "key of the summary; KEY1, KEY2 and so on if there are several"
     add("--target-key", "KEY", text, default="summary")
     add("--turn-separator", "TEXT", "text in place of line ends; default: a space", default="")
-    add_options(parser, LANGS)
+    examples.add_options(parser, LANGS)
     return parser
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
-    check_split_names(args.splits, args.inputs, "--inputs")
-    collector = collector_from_args(args.splits, args)
+    examples.check_split_names(args.splits, args.inputs, "--inputs")
+    collector = examples.collector_from_args(args.splits, args)
     keys = Keys(args.source_key, args.target_key)
     collect(args.inputs, args.splits, collector, keys, args.turn_separator)
     names = ("splits", "source_key", "target_key", "turn_separator")
     options = {name: getattr(args, name) for name in names}
-    write_examples(collector, VERB, args, options, args.inputs)
+    examples.write_examples(collector, VERB, args, options, args.inputs)

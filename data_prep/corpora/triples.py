@@ -9,13 +9,7 @@ from ..io import InputError, PathLike, read_parallel
 from ..layout import SPLITS
 from ..options import adder
 from ..progress import with_progress
-from .examples import (
-    Collector,
-    add_options,
-    check_split_names,
-    collector_from_args,
-    write_examples,
-)
+from . import examples
 
 VERB = "triples"
 LANGS = ("triples", "text")
@@ -100,7 +94,7 @@ def read_set(files: Files, form: Form) -> Iterator[Record]:
 
 
 def collect(
-    sets: Sequence[Files], collector: Collector, form: Form, grouped: Sequence[str]
+    sets: Sequence[Files], collector: examples.Collector, form: Form, grouped: Sequence[str]
 ) -> None:
     """Read every set into its split.
 
@@ -136,23 +130,23 @@ def build_parser() -> argparse.ArgumentParser:
     add("--predicates", None, text, choices=PREDICATES, default=form.predicates)
     add("--triple-separator", "TEXT", "text between triples", default=form.triple_separator)
     add("--field-separator", "TEXT", "text between fields", default=form.field_separator)
-    add_options(parser, LANGS)
+    examples.add_options(parser, LANGS)
     return parser
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
-    check_split_names(args.splits, args.triples, "--triples")
+    examples.check_split_names(args.splits, args.triples, "--triples")
     if len(args.texts) != len(args.triples):
         counts = f"{len(args.texts)} files for {len(args.triples)} of --triples"
         raise InputError(f"--texts: {counts}; valid: one for each")
     if set(args.grouped) - set(args.splits) or "train" in args.grouped:
         valid = "names of --splits other than train"
         raise InputError(f"--grouped {' '.join(args.grouped)}: valid: {valid}")
-    collector = collector_from_args(args.splits, args)
+    collector = examples.collector_from_args(args.splits, args)
     form = Form(args.predicates, args.triple_separator, args.field_separator)
     sets = [Files(*files) for files in zip(args.triples, args.texts, args.splits)]
     collect(sets, collector, form, args.grouped)
     options = {**form._asdict(), "splits": args.splits, "grouped": args.grouped}
-    write_examples(collector, VERB, args, options, [*args.triples, *args.texts])
+    examples.write_examples(collector, VERB, args, options, [*args.triples, *args.texts])

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional
 
-from .. import cli
+from .. import cli, layout
 from ..files import locked, sha256, write_bytes
 from ..io import (
     InputError,
@@ -20,17 +20,6 @@ from ..io import (
     check_same_counts,
     read_json,
     read_lines,
-)
-from ..layout import (
-    PARTS,
-    STEPS_FOLDER,
-    Pair,
-    add_pair_options,
-    data_names,
-    pair_record,
-    parse_pairs,
-    parse_splits,
-    text_name,
 )
 from ..options import adder, check_minimum
 from ..parallel import for_each
@@ -93,7 +82,7 @@ class PairJob(NamedTuple):
     """
 
     pieces: Path
-    pair: Pair
+    pair: layout.Pair
     splits: List[str]
     dictionary: Path
     output: Path
@@ -110,7 +99,7 @@ class PairJob(NamedTuple):
         files = {}
         for split in self.splits:
             for lang in self.pair:
-                name = text_name(self.pair, split, lang, self.per_pair)
+                name = layout.text_name(self.pair, split, lang, self.per_pair)
                 files[f"{split}.{lang}"] = self.pieces / name
         return files
 
@@ -130,9 +119,9 @@ def binarize_pair(job: PairJob) -> Dict[str, Dict[str, int]]:
     for split in job.splits:
         sides = [f"{split}.{lang}" for lang in pair]
         check_same_counts("--pieces", {side: sizes[side].lines for side in sides})
-    names = data_names(pair, job.splits)
+    names = layout.data_names(pair, job.splits)
     inputs = {**sources, "dict": job.dictionary}
-    record = pair_record(output / STEPS_FOLDER, pair)
+    record = layout.pair_record(output / layout.STEPS_FOLDER, pair)
     step = Step(record, inputs, {"splits": job.splits}, [output / name for name in names])
     counts = step.recall()
     if counts is not None:
@@ -235,7 +224,7 @@ def _use_split_names(job: PairJob, folder: Path) -> None:
     target.mkdir()
     for name in _fairseq_names(job.splits):
         for lang in job.pair:
-            for part in PARTS:
+            for part in layout.PARTS:
                 ending = f"{job.pair[0]}-{job.pair[1]}.{lang}.{part}"
                 path = folder / f"{name.output}.{ending}"
                 if not path.is_file():
@@ -246,11 +235,11 @@ def _use_split_names(job: PairJob, folder: Path) -> None:
         os.replace(path, folder / path.name)
 
 
-def _check_dictionary(output: Path, pairs: List[Pair], dictionary: Path) -> None:
+def _check_dictionary(output: Path, pairs: List[layout.Pair], dictionary: Path) -> None:
     """Refuse a folder with other pairs that were made with another dictionary."""
     digest = sha256(dictionary)
-    records = {pair_record(output / STEPS_FOLDER, pair) for pair in pairs}
-    for path in sorted((output / STEPS_FOLDER).glob("pair.*.json")):
+    records = {layout.pair_record(output / layout.STEPS_FOLDER, pair) for pair in pairs}
+    for path in sorted((output / layout.STEPS_FOLDER).glob("pair.*.json")):
         record = read_json(path) or {}
         if path not in records and record.get("inputs", {}).get("dict") != digest:
             pair = path.stem.removeprefix("pair.")
@@ -265,7 +254,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = cli.parser("binarize", __doc__)
     add = adder(parser)
     add("--pieces", "DIR", "folder with files SPLIT.LANG of pieces", required=True)
-    add_pair_options(parser)
+    layout.add_pair_options(parser)
     add("--dict", "FILE", "dict.txt for both sides of every pair", required=True)
     add("--output", "DIR", "data-bin folder", required=True)
     add("--workers", "N", "processes, shared by the pairs, >= 1", default=1)
@@ -275,7 +264,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
-    pairs, splits = parse_pairs(args.pairs), parse_splits(args.splits)
+    pairs, splits = layout.parse_pairs(args.pairs), layout.parse_splits(args.splits)
     pieces, dictionary, output = (
         Path(path).resolve() for path in (args.pieces, args.dict, args.output)
     )
@@ -287,7 +276,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     _check_dictionary(output, pairs, dictionary)
     at_once = min(args.workers, len(pairs))
     workers = args.workers // at_once
-    with locked(output / STEPS_FOLDER / "binarize.lock", f"--output {args.output}"):
+    with locked(output / layout.STEPS_FOLDER / "binarize.lock", f"--output {args.output}"):
         write_bytes(output / "dict.txt", dictionary.read_bytes())
         cli.say(f"binarize: dictionary of {count:,} pieces")
         cli.say(f"binarize: {len(pairs)} pairs, {at_once} at a time")

@@ -4,21 +4,9 @@ import argparse
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from .. import cli
+from .. import cli, layout
 from ..files import sha256, write_json
 from ..io import InputError, PathLike, count_lines, read_json
-from ..layout import (
-    MANIFEST,
-    SEGMENTER_FILES,
-    STEPS_FOLDER,
-    Pair,
-    add_pair_options,
-    apply_record,
-    pair_record,
-    parse_pairs,
-    parse_splits,
-    text_names,
-)
 from ..options import adder
 from ..steps import FORMAT, describe_files, read_versions
 from .binarize import count_index, count_pieces
@@ -30,7 +18,7 @@ MAX_LISTED = 5  # files that differ, in a message
 
 
 def collect_manifest(
-    data: Path, pairs: List[Pair], splits: List[str], per_pair: bool = False
+    data: Path, pairs: List[layout.Pair], splits: List[str], per_pair: bool = False
 ) -> Dict[str, Any]:
     """Return the manifest of a data-bin folder.
 
@@ -44,22 +32,22 @@ def collect_manifest(
         InputError: the record of a step is missing, or the model or codes are not those that the
             pieces were made with.
     """
-    steps = data / STEPS_FOLDER
+    steps = data / layout.STEPS_FOLDER
     text, pieces, binary = {}, {}, {}
     segmenters: Set[Tuple[str, str]] = set()  # kind and hash
-    for name in text_names(pairs, splits, per_pair):
-        record = _read_record(apply_record(steps, name))
+    for name in layout.text_names(pairs, splits, per_pair):
+        record = _read_record(layout.apply_record(steps, name))
         inputs = record["inputs"]
         text[name] = {"sha256": inputs["text"], "lines": record["counts"]["lines"]}
         pieces[name] = {**record["outputs"][0], **record["counts"]}
-        segmenters.update((kind, inputs[kind]) for kind in SEGMENTER_FILES if kind in inputs)
+        segmenters.update((kind, inputs[kind]) for kind in layout.SEGMENTER_FILES if kind in inputs)
     for pair in pairs:
-        record = _read_record(pair_record(steps, pair))
+        record = _read_record(layout.pair_record(steps, pair))
         binary["-".join(pair)] = {"counts": record["counts"], "files": record["outputs"]}
     kind = "codes" if any(name == "codes" for name, _ in segmenters) else "model"
-    segmenter = describe_files([data / SEGMENTER_FILES[kind]])[0]
+    segmenter = describe_files([data / layout.SEGMENTER_FILES[kind]])[0]
     if segmenters != {(kind, segmenter["sha256"])}:
-        problem = f"the pieces were not all made with its {SEGMENTER_FILES[kind]}"
+        problem = f"the pieces were not all made with its {layout.SEGMENTER_FILES[kind]}"
         raise InputError(f"--data {data}: {problem}; run preprocess.sh again")
     return {
         "format": FORMAT,
@@ -132,13 +120,13 @@ def _list_manifests(path: Path) -> List[Path]:
         return [path]
     if not path.is_dir():
         raise InputError(f"--check {path}: no such file or folder; {valid}")
-    if (path / MANIFEST).is_file():
-        return [path / MANIFEST]
+    if (path / layout.MANIFEST).is_file():
+        return [path / layout.MANIFEST]
     manifests = [file for file in sorted(path.glob("*.json")) if _is_manifest(read_json(file))]
     if not manifests:
         raise InputError(
-            f"--check {path}: holds no manifest (preprocess.sh writes {MANIFEST} last: without it "
-            f"the folder is not complete); {valid}"
+            f"--check {path}: holds no manifest (preprocess.sh writes {layout.MANIFEST} last: "
+            f"without it the folder is not complete); {valid}"
         )
     return manifests
 
@@ -167,7 +155,7 @@ def _list_entries(
                 count = _count_lines if "lines" in expected else None
                 yield _Entry(folder / expected["file"], expected, count)
             return
-        for kind in (*SEGMENTER_FILES, "dict"):
+        for kind in (*layout.SEGMENTER_FILES, "dict"):
             if kind in content:
                 yield _Entry(folder / content[kind]["file"], content[kind])
         for name, expected in content["pieces"].items():
@@ -237,7 +225,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = cli.parser("manifest", __doc__)
     add = adder(parser)
     add("--data", "DIR", "write: folder that preprocess.sh has filled")
-    add_pair_options(parser, required=False)
+    layout.add_pair_options(parser, required=False)
     add("--check", "PATH", "check: a manifest, or a folder with manifests")
     add("--text", "DIR", "check: also the raw text of preprocess.sh")
     return parser
@@ -254,7 +242,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         return
     if args.pairs is None:
         raise InputError("--pairs: missing; valid: the language pairs of --data, as en-de,en-fr")
-    target = Path(args.data) / MANIFEST
-    pairs, splits = parse_pairs(args.pairs), parse_splits(args.splits)
+    target = Path(args.data) / layout.MANIFEST
+    pairs, splits = layout.parse_pairs(args.pairs), layout.parse_splits(args.splits)
     write_json(target, collect_manifest(Path(args.data), pairs, splits, args.per_pair))
     cli.say(f"manifest: {target}")

@@ -3,19 +3,7 @@
 import random
 from typing import Dict, List, NamedTuple, Optional, Sequence, TypeVar
 
-from .words import (
-    ADJECTIVES,
-    ADVERBS,
-    NOUNS,
-    NUMERALS,
-    PLACES,
-    VERBS,
-    Adjective,
-    Adverb,
-    Noun,
-    Place,
-    Verb,
-)
+from . import words
 
 T = TypeVar("T")
 # Probability of each part of a sentence.
@@ -34,37 +22,37 @@ class NounPhrase(NamedTuple):
         adjective: before the noun.
     """
 
-    noun: Noun
+    noun: words.Noun
     definite: bool
     plural: bool
     number: int = 0
-    adjective: Optional[Adjective] = None
+    adjective: Optional[words.Adjective] = None
 
 
 class Clause(NamedTuple):
     """A transitive clause: who does what to whom, when (past or present) and where."""
 
     subject: NounPhrase
-    verb: Verb
+    verb: words.Verb
     object: NounPhrase
     past: bool
-    place: Optional[Place] = None
+    place: Optional[words.Place] = None
 
 
 class Meaning(NamedTuple):
     """A main clause, the time adverb in front of it, and the clause that gives its reason."""
 
     clause: Clause
-    adverb: Optional[Adverb] = None
+    adverb: Optional[words.Adverb] = None
     reason: Optional[Clause] = None
 
 
 class _Frame(NamedTuple):
     """A verb with its possible subjects and objects."""
 
-    verb: Verb
-    subjects: List[Noun]
-    objects: List[Noun]
+    verb: words.Verb
+    subjects: List[words.Noun]
+    objects: List[words.Noun]
 
 
 class MeaningSampler:
@@ -72,17 +60,18 @@ class MeaningSampler:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed).random
-        self._numbers = sorted(NUMERALS)
+        self._numbers = sorted(words.NUMERALS)
         self._frames = [
-            _Frame(verb, _nouns_with(verb.subjects), _nouns_with(verb.objects)) for verb in VERBS
+            _Frame(verb, _nouns_with(verb.subjects), _nouns_with(verb.objects))
+            for verb in words.VERBS
         ]
-        self._adjectives: Dict[str, List[Adjective]] = {
-            noun.en: [word for word in ADJECTIVES if set(word.tags) & set(noun.tags)]
-            for noun in NOUNS
+        self._adjectives: Dict[str, List[words.Adjective]] = {
+            noun.en: [word for word in words.ADJECTIVES if set(word.tags) & set(noun.tags)]
+            for noun in words.NOUNS
         }
-        self._adverbs: Dict[bool, List[Adverb]] = {
-            False: [adverb for adverb in ADVERBS if "=" in adverb.tenses],
-            True: [adverb for adverb in ADVERBS if "<" in adverb.tenses],
+        self._adverbs: Dict[bool, List[words.Adverb]] = {
+            False: [adverb for adverb in words.ADVERBS if "=" in adverb.tenses],
+            True: [adverb for adverb in words.ADVERBS if "<" in adverb.tenses],
         }
 
     def draw(self) -> Meaning:
@@ -105,11 +94,11 @@ class MeaningSampler:
         thing = self._pick(frame.objects)
         while thing is subject:
             thing = self._pick(frame.objects)
-        place = self._pick(PLACES) if self._chance(place_rate) else None
+        place = self._pick(words.PLACES) if self._chance(place_rate) else None
         phrases = self._noun_phrase(subject), self._noun_phrase(thing)
         return Clause(phrases[0], frame.verb, phrases[1], past, place)
 
-    def _noun_phrase(self, noun: Noun) -> NounPhrase:
+    def _noun_phrase(self, noun: words.Noun) -> NounPhrase:
         adjectives = self._adjectives[noun.en]
         adjective = self._pick(adjectives) if self._chance(ADJECTIVE) else None
         if self._chance(NUMERAL):
@@ -118,5 +107,5 @@ class MeaningSampler:
         return NounPhrase(noun, self._chance(DEFINITE), plural, 0, adjective)
 
 
-def _nouns_with(tags: str) -> List[Noun]:
-    return [noun for noun in NOUNS if set(tags) & set(noun.tags)]
+def _nouns_with(tags: str) -> List[words.Noun]:
+    return [noun for noun in words.NOUNS if set(tags) & set(noun.tags)]

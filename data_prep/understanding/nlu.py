@@ -15,42 +15,23 @@ from ..options import add_flag, adder, check_minimum
 from ..pieces.dictionary import read_dictionary
 from ..pieces.segmenters import Codes, SentencePiece
 from ..steps import write_manifest
-from . import questions, sentences, tags
+from . import layouts, questions, sentences, tables, tags
 from .counts import Counts, format_page, format_table, warn
-from .layouts import (
-    QUESTIONS,
-    RANKING,
-    SENTENCES,
-    TAGS,
-    TRAIN_LANGUAGE,
-    Layout,
-    layout_named,
-    layouts_of,
-)
 from .sources import TRANSLATE, Source, parse_limits, parse_sources
-from .tables import (
-    LAST,
-    NONE,
-    Table,
-    check_columns,
-    parse_header,
-    parse_label_map,
-    parse_texts,
-)
 from .wordpiece import WordPiece
 
 VERBS = {
-    SENTENCES: "one or two texts per row, with a class (XNLI, PAWS-X, news, QADSM, QAM)",
-    RANKING: "a query and a document a row, with a grade (WPR)",
-    TAGS: "words with tags (NER, parts of speech)",
-    QUESTIONS: "questions on passages (XQuAD, MLQA, TyDiQA)",
+    layouts.SENTENCES: "one or two texts per row, with a class (XNLI, PAWS-X, news, QADSM, QAM)",
+    layouts.RANKING: "a query and a document a row, with a grade (WPR)",
+    layouts.TAGS: "words with tags (NER, parts of speech)",
+    layouts.QUESTIONS: "questions on passages (XQuAD, MLQA, TyDiQA)",
 }
 # Options that a layout may set; on the command line None stands for the default.
 DEFAULTS: Dict[str, Any] = {
     "text": "1,2",
-    "label": LAST,
+    "label": tables.LAST,
     "query": "1",
-    "header": NONE,
+    "header": tables.NONE,
     "csv": False,
     "label_map": "",
     "format": None,
@@ -70,16 +51,16 @@ def build_parser() -> argparse.ArgumentParser:
     for verb, description in VERBS.items():
         command = commands.add_parser(verb, help=description, description=description)
         _add_common_options(command, verb)
-        if verb in (SENTENCES, RANKING):
+        if verb in (layouts.SENTENCES, layouts.RANKING):
             _add_table_options(command, verb)
         add = adder(command)
-        if verb == TAGS:
+        if verb == layouts.TAGS:
             text = "format of the files; default: by their names (.conllu)"
             add("--format", None, text, choices=tags.FORMATS)
             add("--token-column", "N", "column of CoNLL's words, from 1 (default: 1)")
             text = "column of tags: N, last (CoNLL's default), upos (CoNLL-U's) or xpos"
             add("--tag-column", "COL", text)
-        if verb != QUESTIONS:
+        if verb != layouts.QUESTIONS:
             add("--label-map", "OLD=NEW,…", "new names of labels")
             text = "label/dict.txt of another data-bin, in place of the labels of train"
             add("--labels", "FILE", text)
@@ -101,7 +82,7 @@ def _add_common_options(command: argparse.ArgumentParser, verb: str) -> None:
     add("--max-positions", "N", text, default=512)
     text = "most rows of a split, as 1000 or train=10000,test=500"
     add("--limit", "ROWS", text, default="")
-    add("--layout", "NAME", f"layout of a collection: {', '.join(layouts_of(verb))}")
+    add("--layout", "NAME", f"layout of a collection: {', '.join(layouts.layouts_of(verb))}")
     add("--folder", "DIR", "folder of the collection, with --layout")
     add("--languages", "CODES", "languages of valid and test, with --layout (default: all)")
     text = "languages of train, with --layout and their gold labels (default: en); translate: en "
@@ -115,7 +96,7 @@ def _add_table_options(command: argparse.ArgumentParser, verb: str) -> None:
     text = f"columns of one or two texts, as 1,2 (default) or query,title+body; {columns}"
     add("--text", "COLS", text)
     add("--label", "COL", "column of the label (default: last), or none")
-    if verb == RANKING:
+    if verb == layouts.RANKING:
         add("--query", "COL", "column of the query's id (default: 1)")
     text = "splits whose files begin with names: all, none (default), or train,valid"
     add("--header", "SPLITS", text)
@@ -123,7 +104,7 @@ def _add_table_options(command: argparse.ArgumentParser, verb: str) -> None:
     add_flag(command, "--csv", text, default=None)
 
 
-def _read_options(args: argparse.Namespace, layout: Optional[Layout]) -> Dict[str, Any]:
+def _read_options(args: argparse.Namespace, layout: Optional[layouts.Layout]) -> Dict[str, Any]:
     """Return the values of ``DEFAULTS``: of the command line, else of the layout."""
     preset = {**DEFAULTS, **(layout.options if layout else {})}
     options = {}
@@ -134,23 +115,23 @@ def _read_options(args: argparse.Namespace, layout: Optional[Layout]) -> Dict[st
     return options
 
 
-def _layout_sources(args: argparse.Namespace, layout: Layout) -> List[str]:
+def _layout_sources(args: argparse.Namespace, layout: layouts.Layout) -> List[str]:
     if not args.folder:
         raise InputError("--folder: missing; valid: the folder of the collection, with --layout")
     languages = args.languages.split(",") if args.languages else []
-    training = (args.train_languages or TRAIN_LANGUAGE).split(",")
+    training = (args.train_languages or layouts.TRAIN_LANGUAGE).split(",")
     option = f"--train-languages {args.train_languages}"
     if "all" in training:
         raise InputError(
             f"{option}: would train on gold labels of the test languages; valid: codes, as "
-            f"{TRAIN_LANGUAGE},de for gold labels in these languages, or {TRANSLATE} for "
-            f"{TRAIN_LANGUAGE} and its machine translations"
+            f"{layouts.TRAIN_LANGUAGE},de for gold labels in these languages, or {TRANSLATE} for "
+            f"{layouts.TRAIN_LANGUAGE} and its machine translations"
         )
     translate = TRANSLATE in training
     if translate and len(training) > 1:
         raise InputError(f"{option}: valid: {TRANSLATE} alone, or codes of languages")
     if translate:
-        training = [TRAIN_LANGUAGE]
+        training = [layouts.TRAIN_LANGUAGE]
     return layout.sources(args.layout, args.folder, languages, training, translate)
 
 
@@ -217,26 +198,26 @@ def _plan(
     sources: Sequence[Source],
     translations: Mapping[str, Any],
 ) -> _Work:
-    if args.verb == QUESTIONS:
+    if args.verb == layouts.QUESTIONS:
         return _Work(None, questions.write_questions)
-    label_map = parse_label_map(options["label_map"])
-    if args.verb == TAGS:
+    label_map = tables.parse_label_map(options["label_map"])
+    if args.verb == layouts.TAGS:
         places = options["token_column"], options["tag_column"]
         reader = tags.Conll(options["format"], *places, label_map)
         labels = partial(tags.training_labels, reader, sources)
         return _Work(_label_reader(args, labels), partial(tags.write_tags, reader))
     table = _build_table(options, label_map)
     if translations:
-        columns = {**options, "header": NONE, "label_map": "", **translations}
-        renaming = {**parse_label_map(columns["label_map"]), **label_map}
+        columns = {**options, "header": tables.NONE, "label_map": "", **translations}
+        renaming = {**tables.parse_label_map(columns["label_map"]), **label_map}
         table = dataclasses.replace(table, translations=_build_table(columns, renaming))
-    is_ranking = args.verb == RANKING
+    is_ranking = args.verb == layouts.RANKING
     write = sentences.write_ranking if is_ranking else sentences.write_sentences
-    if table.label == NONE:
+    if table.label == tables.NONE:
         if is_ranking:
-            raise InputError(f"--label {NONE}: valid: the column of the grade")
+            raise InputError(f"--label {tables.NONE}: valid: the column of the grade")
         if args.labels:
-            raise InputError(f"--labels {args.labels}: valid: not with --label {NONE}")
+            raise InputError(f"--labels {args.labels}: valid: not with --label {tables.NONE}")
         return _Work(None, partial(write, table))
     labels = partial(sentences.training_labels, table, sources)
     return _Work(_label_reader(args, labels), partial(write, table))
@@ -250,18 +231,20 @@ def _label_reader(args: argparse.Namespace, labels: Callable[[], Any]) -> Callab
 
         if args.labels:
             return read_labels(args.labels)
-        return collect_grades(labels()) if args.verb == RANKING else collect_labels(labels())
+        if args.verb == layouts.RANKING:
+            return collect_grades(labels())
+        return collect_labels(labels())
 
     return read_all
 
 
-def _build_table(options: Mapping[str, Any], label_map: Dict[str, str]) -> Table:
-    header = parse_header(options["header"])
-    texts = parse_texts(options["text"], header)
-    query = options.get("query", NONE)
-    check_columns("--label", [options["label"]], header)
-    check_columns("--query", [query], header)
-    return Table(texts, options["label"], query, header, options["csv"], label_map)
+def _build_table(options: Mapping[str, Any], label_map: Dict[str, str]) -> tables.Table:
+    header = tables.parse_header(options["header"])
+    texts = tables.parse_texts(options["text"], header)
+    query = options.get("query", tables.NONE)
+    tables.check_columns("--label", [options["label"]], header)
+    tables.check_columns("--query", [query], header)
+    return tables.Table(texts, options["label"], query, header, options["csv"], label_map)
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -275,7 +258,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     items = [*args.inputs, *extras]
     layout = None
     if args.layout:
-        layout = layout_named(args.layout, args.verb)
+        layout = layouts.layout_named(args.layout, args.verb)
         items = [*_layout_sources(args, layout), *items]
     else:
         _refuse_layout_options(args)
