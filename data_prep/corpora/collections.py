@@ -236,25 +236,6 @@ def collect(part: SplitRows, collector: examples.Collector, separator: str) -> N
         collector.add(part.split, row.source, [row.target], ending)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep corpora``."""
-    parser = cli.parser(VERB, __doc__)
-    add = adder(parser)
-    text = "layout of the files; lines: files of --sources and --targets"
-    add("--layout", None, text, required=True, choices=[*LAYOUTS, LINES])
-    add("--folder", "DIR", "folder of the extracted corpus")
-    add("--from", "LANG", "language of the sources; default: en", dest="source")
-    text = "language of the targets; default: that of the sources (ncls: the other language)"
-    add("--to", "LANG", text, dest="target")
-    add("--articles", "FILE", "articles of --layout ncls --from zh: PART_I.txt of LCSTS")
-    add("--splits", "NAME", "splits to read", many=True, default=list(SPLITS))
-    for side in ("sources", "targets"):
-        add(f"--{side}", "FILE", f"{side} of --layout lines, a file for each split", many=True)
-    add("--separator", None, "text between passage and answer", default=SEPARATOR)
-    examples.add_options(parser, LANGS)
-    return parser
-
-
 def _languages(args: argparse.Namespace) -> Tuple[str, str]:
     """Return the languages of sources and targets."""
     source = args.source or "en"
@@ -300,7 +281,21 @@ def _check_splits(splits: Sequence[str], layout: Layout) -> None:
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    parser = cli.parser(VERB, __doc__)
+    add = adder(parser)
+    text = "layout of the files; lines: files of --sources and --targets"
+    add("--layout", None, text, required=True, choices=[*LAYOUTS, LINES])
+    add("--folder", "DIR", "folder of the extracted corpus")
+    add("--from", "LANG", "language of the sources; default: en", dest="source")
+    text = "language of the targets; default: that of the sources (ncls: the other language)"
+    add("--to", "LANG", text, dest="target")
+    add("--articles", "FILE", "articles of --layout ncls --from zh: PART_I.txt of LCSTS")
+    add("--splits", "NAME", "splits to read", many=True, default=list(SPLITS))
+    for side in ("sources", "targets"):
+        add(f"--{side}", "FILE", f"{side} of --layout lines, a file for each split", many=True)
+    add("--separator", None, "text between passage and answer", default=SEPARATOR)
+    examples.add_options(parser, LANGS)
+    args = parser.parse_args(argv)
     options = {name: getattr(args, name) for name in ("layout", "splits", "separator")}
     if args.layout == LINES:
         parts = _open_lines(args)

@@ -1,6 +1,5 @@
 """Archives to files: regular members that match a pattern, never outside the output folder."""
 
-import argparse
 import fnmatch
 import gzip
 import lzma
@@ -157,8 +156,8 @@ def extract_once(archive: PathLike, output: PathLike, patterns: Sequence[str]) -
     return step.outputs
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep extract``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     description = f"{__doc__} Archives that were extracted before are skipped."
     parser = cli.parser("extract", description)
     add = adder(parser)
@@ -167,12 +166,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--output", "DIR", text, required=True)
     text = "patterns of the members to extract, as '*.tsv'"
     add("--members", "PATTERN", text, many=True, required=True)
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     archives = []
     for archive in args.archives:
         files = extract_once(archive, args.output, args.members)

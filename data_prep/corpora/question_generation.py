@@ -1,6 +1,5 @@
 """SQuAD or XQuAD JSON to question generation: "passage [S] answer" -> question, by article."""
 
-import argparse
 from collections import Counter
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
@@ -55,8 +54,8 @@ def collect(
     return dict(Counter(splits.values()))
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep question_generation``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser(VERB, __doc__)
     add = adder(parser)
     add("--inputs", "FILE", "JSON files of one language", many=True, required=True)
@@ -65,12 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
         add(f"--{split}-ratio", "R", f"share of the articles for {split}, in [0, 1)", default=0.1)
     add("--salt", None, "text that is hashed too: gives another split", default="")
     add_options(parser, LANGS)
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     if not args.separator.strip() or args.separator != args.separator.strip():
         valid = "a text without blanks around it"
         raise InputError(f"--separator {args.separator!r}: valid: {valid}")

@@ -1,6 +1,5 @@
 """JSON lines of dialogues (or documents) with one or several summaries to source and target."""
 
-import argparse
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import cli
@@ -72,8 +71,8 @@ def collect(
             collector.add(split, join_turns(source, separator), targets)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep summaries``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser(VERB, __doc__)
     add = adder(parser)
     add("--inputs", "FILE", "JSON lines, a file for each split", many=True, required=True)
@@ -84,12 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--target-key", "KEY", text, default="summary")
     add("--turn-separator", "TEXT", "text in place of line ends; default: a space", default="")
     examples.add_options(parser, LANGS)
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     examples.check_split_names(args.splits, args.inputs, "--inputs")
     collector = examples.collector_from_args(args.splits, args)
     keys = Keys(args.source_key, args.target_key)

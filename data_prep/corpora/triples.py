@@ -1,6 +1,5 @@
 """WebNLG's triples and texts to data-to-text: a line of readable triples -> text."""
 
-import argparse
 import re
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 
@@ -114,8 +113,8 @@ def collect(
             collector.add(files.split, source, texts)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep triples``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser(VERB, __doc__)
     add = adder(parser)
     text = "files of lines subject | predicate | object <SEP> …"
@@ -131,12 +130,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--triple-separator", "TEXT", "text between triples", default=form.triple_separator)
     add("--field-separator", "TEXT", "text between fields", default=form.field_separator)
     examples.add_options(parser, LANGS)
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     examples.check_split_names(args.splits, args.triples, "--triples")
     if len(args.texts) != len(args.triples):
         counts = f"{len(args.texts)} files for {len(args.triples)} of --triples"

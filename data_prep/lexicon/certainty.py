@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, List, NamedTuple, Sequence
 
+from .. import cli
+
 SAMPLE_WORDS = 5000  # most frequent words of each side
 CHANCE_SEED = 1
 # Least ratio to the same number after a random rotation. A learned map of unrelated vectors raises
@@ -52,6 +54,14 @@ class Verdict(NamedTuple):
             "warnings": self.warnings,
             "not_checked": self.not_checked,
         }
+
+
+def report(verb: str, warnings: Sequence[str], not_checked: Sequence[str]) -> None:
+    """Print warnings and what was not checked on standard error."""
+    for text in warnings:
+        cli.say(f"{verb}: warning: {text}")
+    for text in not_checked:
+        cli.say(f"{verb}: not checked: {text}")
 
 
 def judge(

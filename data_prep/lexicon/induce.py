@@ -1,6 +1,5 @@
 """Mapped word vectors to a lexicon of both directions: the nearest words by CSLS."""
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
@@ -11,6 +10,7 @@ from ..io import InputError, PathLike
 from ..options import Options, add_fields, adder, from_args, option
 from ..progress import heartbeat
 from ..steps import write_manifest
+from .certainty import judge, report
 from .files import FORMS, MUSE, TSV, Entry, check_places, plugins, write_entries
 from .vectors import MIN_WORDS, add_device_options, find_device, read_sides, set_threads
 
@@ -69,8 +69,6 @@ def induce(
         from fairseq_plugins.ops.csls import Csls
         from fairseq_plugins.ops.neighbours import unit_rows
 
-        from .certainty import judge
-
     x, y = (unit_rows(torch.from_numpy(side.vectors).to(device)) for side in sides)
     words = [side.words for side in sides]
     with heartbeat(f"induce_lexicon: {len(x):,} and {len(y):,} words"):
@@ -80,11 +78,9 @@ def induce(
             valid = "vectors in one space (map_vectors)"
             raise InputError(f"{pair}: {verdict.warnings[0]}; valid: {valid}")
         ranked = Csls(x, y, options.neighbours, options.block).ranked(options.top)
-    for warning in verdict.warnings:
-        hint = "are both files mapped into one space?"
-        cli.say(f"induce_lexicon: warning: {warning} ({hint})")
-    for text in verdict.not_checked:
-        cli.say(f"induce_lexicon: not checked: {text}")
+    hint = "are both files mapped into one space?"
+    warnings = [f"{warning} ({hint})" for warning in verdict.warnings]
+    report("induce_lexicon", warnings, verdict.not_checked)
     left_out = 0
     with atomic_texts(outputs, "--output", [source, target]) as opened:
         for side, file in enumerate(opened):
@@ -108,8 +104,8 @@ def list_entries(words: List[str], candidates: List[str], ranked: Any) -> Iterat
             yield Entry(word, candidates[place], score, rank)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep induce_lexicon``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("induce_lexicon", __doc__)
     add = adder(parser)
     add("--source", "FILE", "mapped vectors of the source, word2vec's text", required=True)
@@ -118,12 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--reverse", "FILE", "lexicon from target to source")
     add_fields(parser, LexiconOptions, leave_out=["block"])
     add_device_options(add)
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     set_threads(args.threads)
     outputs = [args.output, args.reverse] if args.reverse else [args.output]
     options = from_args(LexiconOptions, args)

@@ -12,6 +12,7 @@ from ..io import InputError, PathLike
 from ..options import Options, add_fields, add_flag, adder, option
 from ..progress import heartbeat, report_seconds
 from ..steps import write_manifest
+from . import certainty
 from .files import (
     MUSE,
     Entry,
@@ -247,10 +248,7 @@ def map_files(
         progress.report(solution.history[-1])
     mapped = [unit_rows(rows @ to_common) for rows, to_common in zip((x, y), solution.maps)]
     counts = {"seed_pairs": len(seed[0]), **_summarise(solution, mapped, sides, learning)}
-    for warning in counts["warnings"]:
-        cli.say(f"map_vectors: warning: {warning}")
-    for text in counts["not_checked"]:
-        cli.say(f"map_vectors: not checked: {text}")
+    certainty.report("map_vectors", counts["warnings"], counts["not_checked"])
     Path(report).unlink(missing_ok=True)  # it must not stand beside other vectors
     vectors = [WordVectors(side.words, rows.cpu().numpy()) for side, rows in zip(sides, mapped)]
     write_vectors(outputs, "outputs", vectors)
@@ -264,10 +262,8 @@ def map_files(
 def _summarise(
     solution: Any, mapped: List[Any], sides: Sequence[WordVectors], learning: Any
 ) -> Dict[str, Any]:
-    from .certainty import judge
-
     words = [side.words for side in sides]
-    verdict = judge(mapped[0], mapped[1], words, learning.neighbours, learning.block)
+    verdict = certainty.judge(mapped[0], mapped[1], words, learning.neighbours, learning.block)
     counts = {
         "words": [len(side) for side in words],
         "pairs": len(solution.pairs[0]),
@@ -294,24 +290,6 @@ def _write_dictionary(path: PathLike, pairs: Any, sides: Sequence[WordVectors]) 
 # ---- The verb. ----
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep map_vectors``."""
-    parser = cli.parser("map_vectors", __doc__)
-    add = adder(parser)
-    for side in ("source", "target"):
-        add(f"--{side}", "FILE", f"vectors of the {side}, word2vec's text", required=True)
-        add(f"--{side}-output", "FILE", f"mapped vectors of the {side}", required=True)
-    add("--report", "FILE", "report of the learning, what looks random; JSON", required=True)
-    text = f"pairs for --seed-from {DICTIONARY}: MUSE's form, vecmap's, or TSV"
-    add("--dictionary", "FILE", text)
-    add("--dictionary-output", "FILE", "pairs of the last dictionary, in MUSE's form")
-    add_map_options(parser)
-    add_fields(parser, MapOptions, leave_out=["seed_from", "seed_words"])
-    add("--seed", "N", "seed of the similarities that are seen", default=1)
-    add_device_options(add)
-    return parser
-
-
 def add_map_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that shape the maps, but for ``--seed``."""
     add_fields(parser, MapOptions, leave_out=["max_words"])
@@ -333,7 +311,20 @@ def map_options(args: argparse.Namespace) -> MapOptions:
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    parser = cli.parser("map_vectors", __doc__)
+    add = adder(parser)
+    for side in ("source", "target"):
+        add(f"--{side}", "FILE", f"vectors of the {side}, word2vec's text", required=True)
+        add(f"--{side}-output", "FILE", f"mapped vectors of the {side}", required=True)
+    add("--report", "FILE", "report of the learning, what looks random; JSON", required=True)
+    text = f"pairs for --seed-from {DICTIONARY}: MUSE's form, vecmap's, or TSV"
+    add("--dictionary", "FILE", text)
+    add("--dictionary-output", "FILE", "pairs of the last dictionary, in MUSE's form")
+    add_map_options(parser)
+    add_fields(parser, MapOptions, leave_out=["seed_from", "seed_words"])
+    add("--seed", "N", "seed of the similarities that are seen", default=1)
+    add_device_options(add)
+    args = parser.parse_args(argv)
     set_threads(args.threads)
     files = args.source, args.target, (args.source_output, args.target_output), args.report
     counts = map_files(*files, map_options(args), args.dictionary_output)

@@ -210,27 +210,6 @@ class Pipeline:
         self.run_step("lexicon", inputs, options.lexicon.as_json(), outputs, work)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep lexicon``."""
-    parser = cli.parser("lexicon", f"{__doc__} Finished steps are skipped.")
-    add = adder(parser)
-    add("--source", "FILE", "text of one language, one sentence per line", required=True)
-    text = "text of the other language; the two need not be translations"
-    add("--target", "FILE", text, required=True)
-    text = "folder of SOURCE-TARGET.tsv, TARGET-SOURCE.tsv, and the files of the steps"
-    add("--out", "DIR", text, required=True)
-    words.add_word_options(parser)
-    for side in ("source", "target"):
-        add(f"--{side}-lang", "LANG", f"language of --{side}; default: the ending of the file")
-        add(f"--{side}-segmenter", "NAME", f"segmenter of --{side} alone")
-    add_fields(parser, VectorOptions)
-    add("--dictionary", "FILE", "pairs to begin with, for --seed-from dictionary")
-    mapping.add_map_options(parser)
-    add_fields(parser, LexiconOptions, leave_out=["max_words", "neighbours", "block"])
-    add_device_options(add)
-    return parser
-
-
 def languages_from_args(args: argparse.Namespace) -> List[str]:
     """Return the two languages.
 
@@ -257,7 +236,23 @@ def languages_from_args(args: argparse.Namespace) -> List[str]:
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    parser = cli.parser("lexicon", f"{__doc__} Finished steps are skipped.")
+    add = adder(parser)
+    add("--source", "FILE", "text of one language, one sentence per line", required=True)
+    text = "text of the other language; the two need not be translations"
+    add("--target", "FILE", text, required=True)
+    text = "folder of SOURCE-TARGET.tsv, TARGET-SOURCE.tsv, and the files of the steps"
+    add("--out", "DIR", text, required=True)
+    words.add_word_options(parser)
+    for side in ("source", "target"):
+        add(f"--{side}-lang", "LANG", f"language of --{side}; default: the ending of the file")
+        add(f"--{side}-segmenter", "NAME", f"segmenter of --{side} alone")
+    add_fields(parser, VectorOptions)
+    add("--dictionary", "FILE", "pairs to begin with, for --seed-from dictionary")
+    mapping.add_map_options(parser)
+    add_fields(parser, LexiconOptions, leave_out=["max_words", "neighbours", "block"])
+    add_device_options(add)
+    args = parser.parse_args(argv)
     pipeline = Pipeline(args.out, languages_from_args(args), (args.source, args.target))
     vectors = from_args(VectorOptions, args)
     set_threads(args.threads)

@@ -1,6 +1,5 @@
 """Score a lexicon against a dictionary: precision among the first candidates, paired test."""
 
-import argparse
 import math
 from typing import Any, Dict, List, Optional, Set
 
@@ -119,25 +118,6 @@ def format_table(scores: Dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep score_lexicon``."""
-    parser = cli.parser("score_lexicon", __doc__)
-    add = adder(parser)
-    text = "lexicon: TSV (source, target, score, rank) or MUSE's form"
-    add("--lexicon", "FILE", text, required=True)
-    text = "right translations, in MUSE's form or TSV; joined"
-    add("--dictionary", "FILE", text, many=True, required=True)
-    text = "lexicon of the other direction: its source words are the target vocabulary, and"
-    add("--reverse", "FILE", f"{text} translations outside of it do not count")
-    text = "another lexicon: both are scored on the words that both have"
-    add("--baseline", "FILE", text)
-    text = "ranks N of the precisions among the first N candidates"
-    add("--at", "RANKS", text, default=DEFAULT_RANKS)
-    add_flag(parser, "--cased", "keep upper case of the dictionary and the lexicons")
-    add("--json", "FILE", "JSON file of the result")
-    return parser
-
-
 def parse_ranks(text: str) -> List[int]:
     """Return the ranks of ``1,5,10``.
 
@@ -152,7 +132,21 @@ def parse_ranks(text: str) -> List[int]:
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    parser = cli.parser("score_lexicon", __doc__)
+    add = adder(parser)
+    text = "lexicon: TSV (source, target, score, rank) or MUSE's form"
+    add("--lexicon", "FILE", text, required=True)
+    text = "right translations, in MUSE's form or TSV; joined"
+    add("--dictionary", "FILE", text, many=True, required=True)
+    text = "lexicon of the other direction: its source words are the target vocabulary, and"
+    add("--reverse", "FILE", f"{text} translations outside of it do not count")
+    text = "another lexicon: both are scored on the words that both have"
+    add("--baseline", "FILE", text)
+    text = "ranks N of the precisions among the first N candidates"
+    add("--at", "RANKS", text, default=DEFAULT_RANKS)
+    add_flag(parser, "--cased", "keep upper case of the dictionary and the lexicons")
+    add("--json", "FILE", "JSON file of the result")
+    args = parser.parse_args(argv)
     ranks, lower = parse_ranks(args.at), not args.cased
     names = [name for name in ("lexicon", "baseline", "reverse") if getattr(args, name)]
     paths = {name: getattr(args, name) for name in names}

@@ -1,6 +1,5 @@
 """Words to word vectors: gensim's Word2Vec, written as word2vec's text."""
 
-import argparse
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -121,20 +120,15 @@ def write_word_vectors(path: PathLike, output: PathLike, options: VectorOptions)
     return counts
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep word_vectors``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("word_vectors", __doc__)
     add = adder(parser)
     text = "words separated by blanks, one sentence per line"
     add("--input", "FILE", text, required=True)
     add("--output", "FILE", "vectors, word2vec's text", required=True)
     add_fields(parser, VectorOptions)
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     counts = write_word_vectors(args.input, args.output, from_args(VectorOptions, args))
     sizes = f"{counts['words']:,} words, {counts['dim']} dimensions"
     cli.say(f"word_vectors: {args.output}: {sizes}")

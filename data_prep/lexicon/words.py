@@ -199,14 +199,6 @@ def _load_is_spaceless() -> Callable[[str], bool]:
 # ---- The verb. ----
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep words``."""
-    parser = cli.parser("words", __doc__)
-    add_file_options(parser, "text, one sentence per line", "words, a file for each of --inputs")
-    add_word_options(parser)
-    return parser
-
-
 def add_word_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what a word is."""
     text = f"segmenter of Chinese, Japanese, Thai ...: {VALID}, as jieba:lcut"
@@ -216,7 +208,10 @@ def add_word_options(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    parser = cli.parser("words", __doc__)
+    add_file_options(parser, "text, one sentence per line", "words, a file for each of --inputs")
+    add_word_options(parser)
+    args = parser.parse_args(argv)
     counts = write_words(args.inputs, args.outputs, args.segmenter, args.cased)
     for output, part in counts.items():
         cli.say(f"words: {output}: {cli.list_counts(part)}")

@@ -1,6 +1,5 @@
 """Pieces to a data-bin folder: run fairseq-preprocess for each pair and check what it wrote."""
 
-import argparse
 import array
 import os
 import shutil
@@ -249,8 +248,8 @@ def _check_dictionary(output: Path, pairs: List[layout.Pair], dictionary: Path) 
             )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep binarize``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("binarize", __doc__)
     add = adder(parser)
     add("--pieces", "DIR", "folder with files SPLIT.LANG of pieces", required=True)
@@ -258,12 +257,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--dict", "FILE", "dict.txt for both sides of every pair", required=True)
     add("--output", "DIR", "data-bin folder", required=True)
     add("--workers", "N", "processes, shared by the pairs, >= 1", default=1)
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     pairs, splits = layout.parse_pairs(args.pairs), layout.parse_splits(args.splits)
     pieces, dictionary, output = (
         Path(path).resolve() for path in (args.pieces, args.dict, args.output)

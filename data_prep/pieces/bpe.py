@@ -1,6 +1,5 @@
 """BPE codes: learn them (subword-nmt), text to pieces and back (fastBPE), the dictionary."""
 
-import argparse
 import contextlib
 import io
 from collections import Counter
@@ -109,8 +108,8 @@ def write_dictionary(
     return {"pieces": len(counts), "kept": len(rows)}
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep bpe`` and of its commands."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("bpe", __doc__)
     names = "learn|apply|decode|dict"
     commands = parser.add_subparsers(dest="command", required=True, metavar=names)
@@ -126,12 +125,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--inputs", "FILE", "pieces, all languages together", many=True, required=True)
     add("--output", "FILE", "dict.txt", required=True)
     add("--min-count", "N", "least count of a piece, >= 1", default=1)
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     if args.command == "learn":
         counts = learn(args.inputs, args.codes, args.merges, args.min_frequency)
         cli.say(f"bpe learn: {args.codes}: {cli.list_counts(counts)}")

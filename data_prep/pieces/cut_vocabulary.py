@@ -1,6 +1,5 @@
 """Cut a dictionary and its checkpoint to the pieces of a corpus: the same model with fewer rows."""
 
-import argparse
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -291,8 +290,8 @@ def _check_output(folder: Path) -> None:
         )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep cut_vocabulary``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("cut_vocabulary", __doc__)
     add = adder(parser)
     text = "checkpoint: fairseq .pt file, or a Hugging Face folder"
@@ -304,12 +303,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--model", "FILE", "sentencepiece model of the checkpoint; copied unchanged")
     add("--keep", "PIECE", "pieces that stay whatever the corpus holds", many=True)
     add_fields(parser, CutOptions)
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     target = Path(args.output).absolute()
     with locked(target.with_name(f".{target.name}.lock"), f"--output {args.output}"):
         args.keep = args.keep or ()

@@ -1,6 +1,5 @@
 """Write manifest.json of a data-bin folder (counts, hashes, versions), or check a manifest."""
 
-import argparse
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
@@ -220,20 +219,15 @@ def _compare(entry: _Entry) -> Optional[str]:
 # ---- The verb. ----
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep manifest``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("manifest", __doc__)
     add = adder(parser)
     add("--data", "DIR", "write: folder that preprocess.sh has filled")
     layout.add_pair_options(parser, required=False)
     add("--check", "PATH", "check: a manifest, or a folder with manifests")
     add("--text", "DIR", "check: also the raw text of preprocess.sh")
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     if (args.check is None) == (args.data is None):
         valid = "valid: one of them, --data to write a manifest, --check to check one"
         raise InputError(f"--data or --check: {valid}")

@@ -1,6 +1,5 @@
 """Sentencepiece: train a model and its dictionary, text to pieces and back, the dictionary."""
 
-import argparse
 import io
 import random
 import re
@@ -168,8 +167,8 @@ def _explain(message: str, text: TrainingText, options: TrainOptions) -> InputEr
     return InputError(f"spm train: sentencepiece says: {message}")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep spm`` and of its commands."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("spm", __doc__)
     names = "train|apply|decode|dict"
     commands = parser.add_subparsers(dest="command", required=True, metavar=names)
@@ -188,12 +187,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = adder(commands.add_parser("dict", help=text))
     add("--model", "FILE", "sentencepiece model", required=True)
     add("--output", "FILE", "dict.txt", required=True)
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     if args.command == "train":
         args.user_symbols = tuple(args.user_symbols)
         options = from_args(TrainOptions, args)

@@ -1,6 +1,5 @@
 """Hypotheses out of logs of ``fairseq-generate``: the lines D-N, in the order of the test set."""
 
-import argparse
 import re
 from typing import Dict, List, Optional, Sequence
 
@@ -49,8 +48,8 @@ def read_shards(paths: Sequence[PathLike]) -> List[str]:
     return [sentences[number] for number in range(len(sentences))]
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep hypotheses``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("hypotheses", __doc__)
     add = adder(parser)
     text = "output of fairseq-generate; more files are the parts of one set (--distributed-rank)"
@@ -58,12 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--output", None, "file of the sentences, one per line", required=True)
     text = "text that was translated: a log with fewer or more sentences is refused"
     add("--lines-of", "FILE", text)
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     lines = read_shards(args.input)
     if args.lines_of:
         expected = count_lines(args.lines_of, "--lines-of")

@@ -1,6 +1,5 @@
 """Score translations: BLEU, chrF, TER, ROUGE, METEOR with signatures, repetition, bootstrap."""
 
-import argparse
 from dataclasses import dataclass
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
@@ -13,6 +12,7 @@ from .comet import file_names, write_comet_files
 from .metrics import (
     DEFAULT_METRICS,
     METRICS,
+    Outcome,
     build_bleu,
     build_metrics,
     check_metrics,
@@ -125,19 +125,22 @@ def score_systems(
     rows = []
     for index, system in enumerate(systems):
         statistics = text_statistics(system.lines, tokenizer)
-        row: Dict[str, Any] = {"name": system.name, **statistics.shares()}
-        row["length_ratio"] = statistics.tokens / expected.tokens
-        row["p_values"] = {}
-        for key, outcome in outcomes.items():
-            row[key], row["p_values"][key] = outcome.scores[index], outcome.p_values[index]
-        row["p_value"] = row["p_values"].get("bleu")
-        rows.append(row)
+        length_ratio = statistics.tokens / expected.tokens
+        row = {"name": system.name, "length_ratio": length_ratio, **statistics.shares()}
+        rows.append({**row, **_list_scores(outcomes, index)})
     return {
         "systems": rows,
         "reference": expected.shares(),
         "signatures": {key: outcome.signature for key, outcome in outcomes.items()},
         "bootstrap": {"samples": samples, "seed": seed},
     }
+
+
+def _list_scores(outcomes: Dict[str, Outcome], index: int) -> Dict[str, Any]:
+    """Return the scores and p-values of the system with this index."""
+    scores: Dict[str, Any] = {key: outcome.scores[index] for key, outcome in outcomes.items()}
+    p_values = {key: outcome.p_values[index] for key, outcome in outcomes.items()}
+    return {**scores, "p_values": p_values, "p_value": p_values.get("bleu")}
 
 
 def format_table(scores: Dict[str, Any]) -> str:
@@ -178,8 +181,8 @@ def _format_shares(row: Dict[str, float]) -> List[str]:
     return [f"{100 * row['repetition']:.2f} %", f"{100 * row['repeated_4grams']:.2f} %"]
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep score``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("score", f"{__doc__} Can write files for COMET.")
     add = adder(parser)
     text = "reference, one sentence per line; more files are more references, an empty line a"
@@ -199,12 +202,7 @@ def build_parser() -> argparse.ArgumentParser:
     text = "folder of the files that COMET's commands read; needs --source"
     add("--comet-files", "DIR", text)
     add("--source", None, "source text of --comet-files, one sentence per line")
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     bootstrap = from_args(Bootstrap, args)
     if args.comet_files and not args.source:
         reason = "needs --source, the text that was translated"

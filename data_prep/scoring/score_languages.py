@@ -1,6 +1,5 @@
 """Score one model's outputs language by language, trained and zero-shot languages apart."""
 
-import argparse
 from typing import Any, Dict, List, Optional, Sequence
 
 from .. import cli
@@ -106,8 +105,8 @@ def format_table(scores: Dict[str, Any]) -> str:
     return "\n".join([*lines, "", *format_signatures(scores["signatures"])])
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep score_languages``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("score_languages", __doc__)
     add = adder(parser)
     text = "translations from a language, one sentence per line; may be repeated"
@@ -120,12 +119,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--metrics", None, text, default=",".join(DEFAULT_METRICS))
     add("--tokenize", None, "sacreBLEU's tokenizer of BLEU and lengths", default="13a")
     add("--json", None, "JSON file of the result")
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     metrics = args.metrics.split(",")
     check_metrics(metrics)
     systems, references = read_systems(args.system), read_references(args.reference)

@@ -1,6 +1,5 @@
 """Check raw text: UTF-8, line ends, empty files and lines, equal line counts."""
 
-import argparse
 from pathlib import Path
 from typing import Dict, List, Optional
 
@@ -62,18 +61,13 @@ def _check_file(path: Path, allow_empty_lines: bool) -> int:
     return count
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep check``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("check", f"{__doc__} Prints the names of the files.")
     adder(parser)("--text", "DIR", "folder with files SPLIT.LANG", required=True)
     add_pair_options(parser)
     add_flag(parser, "--allow-empty-lines", "accept lines without text")
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     pairs, splits = parse_pairs(args.pairs), parse_splits(args.splits)
     counts = check_text(args.text, pairs, splits, args.allow_empty_lines, args.per_pair)
     for name, count in counts.items():

@@ -1,6 +1,5 @@
 """Clean (multi-)parallel text: normalise every line, drop unusable ones, report the reasons."""
 
-import argparse
 import hashlib
 import re
 import unicodedata
@@ -225,8 +224,8 @@ def _list_nonzero(counts: Dict[str, int]) -> str:
     return cli.list_counts({name: count for name, count in counts.items() if count}) or "nothing"
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep clean``."""
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("clean", __doc__)
     text = "parallel text: line i of each file belongs together"
     add_file_options(parser, text, "clean text, a file for each input")
@@ -234,12 +233,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = adder(parser)
     add("--manifest", "FILE", "manifest, JSON; default: clean.json beside the first output")
     add("--dropped-table", "FILE", "TSV with a row for every dropped line (default: none)")
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    args = parser.parse_args(argv)
     rules = from_args(Rules, args)
     manifest = args.manifest or Path(args.outputs[0]).parent / "clean.json"
     counts = clean_files(args.inputs, args.outputs, rules, manifest, args.dropped_table)

@@ -146,24 +146,6 @@ def _check_langs(inputs: Sequence[PathLike], langs: Sequence[str]) -> None:
             raise InputError(f"--langs: {lang!r}; valid: {valid}")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep split``."""
-    parser = cli.parser("split", __doc__)
-    add = adder(parser)
-    text = "parallel text: line i of each file belongs together"
-    add("--inputs", "FILE", text, many=True, required=True)
-    add("--output-dir", "DIR", "folder of train.LANG, valid.LANG, test.LANG", required=True)
-    add("--langs", "LANG", "endings of the outputs; default: those of the inputs", many=True)
-    text = "what is hashed: the line of the first file, or the lines of all files"
-    add("--hash-on", None, text, choices=HASH_ON, default="source")
-    add("--salt", None, "text that is hashed too: gives another split", default="")
-    for split, place in (("valid", "highest"), ("test", "lowest")):
-        add(f"--{split}-ratio", "R", f"share of {split}, in [0, 1)")
-        add(f"--{split}-buckets", "N", f"buckets of {split} (the {place}), >= 0")
-    add("--buckets", "N", "number of equal buckets, in place of ratios")
-    return parser
-
-
 def shares_from_args(args: argparse.Namespace) -> Shares:
     """Return the shares of ratios or buckets on the command line.
 
@@ -189,7 +171,20 @@ def shares_from_args(args: argparse.Namespace) -> Shares:
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
-    args = build_parser().parse_args(argv)
+    parser = cli.parser("split", __doc__)
+    add = adder(parser)
+    text = "parallel text: line i of each file belongs together"
+    add("--inputs", "FILE", text, many=True, required=True)
+    add("--output-dir", "DIR", "folder of train.LANG, valid.LANG, test.LANG", required=True)
+    add("--langs", "LANG", "endings of the outputs; default: those of the inputs", many=True)
+    text = "what is hashed: the line of the first file, or the lines of all files"
+    add("--hash-on", None, text, choices=HASH_ON, default="source")
+    add("--salt", None, "text that is hashed too: gives another split", default="")
+    for split, place in (("valid", "highest"), ("test", "lowest")):
+        add(f"--{split}-ratio", "R", f"share of {split}, in [0, 1)")
+        add(f"--{split}-buckets", "N", f"buckets of {split} (the {place}), >= 0")
+    add("--buckets", "N", "number of equal buckets, in place of ratios")
+    args = parser.parse_args(argv)
     langs = args.langs or [Path(path).suffix.lstrip(".") for path in args.inputs]
     counts = split_files(args.inputs, langs, args.output_dir, shares_from_args(args))
     cli.say(f"split: {cli.list_counts(counts)} lines in {args.output_dir}")

@@ -140,22 +140,6 @@ def _lexicons(languages: Sequence[str]) -> Iterator["tuple[str, str]"]:
             yield f"lexicon.{LANGUAGES[source]}-{LANGUAGES[target]}.tsv", "".join(lines)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the options of ``python -m data_prep toy``."""
-    parser = cli.parser("toy", __doc__)
-    add = adder(parser)
-    add("--out", "DIR", "folder; made if missing", required=True)
-    add("--seed", None, "seed, >= 0", type=_whole_number(0), default=1)
-    for split, count in (("train", 20_000), ("valid", 500), ("test", 500)):
-        text = f"sentences of {split}, >= 1"
-        add(f"--{split}", None, text, type=_whole_number(1), default=count)
-    languages = ",".join(LANGUAGES)
-    text = f"codes out of {languages}, separated by commas"
-    add("--langs", None, text, type=_languages, default=languages)
-    add("--split-only", None, "only split to write", choices=SPLITS)
-    return parser
-
-
 def _whole_number(minimum: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdigit()) or int(text) < minimum:
@@ -176,7 +160,17 @@ def _languages(text: str) -> List[str]:
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's); exit 2 on a bad one."""
-    parser = build_parser()
+    parser = cli.parser("toy", __doc__)
+    add = adder(parser)
+    add("--out", "DIR", "folder; made if missing", required=True)
+    add("--seed", None, "seed, >= 0", type=_whole_number(0), default=1)
+    for split, count in (("train", 20_000), ("valid", 500), ("test", 500)):
+        text = f"sentences of {split}, >= 1"
+        add(f"--{split}", None, text, type=_whole_number(1), default=count)
+    languages = ",".join(LANGUAGES)
+    text = f"codes out of {languages}, separated by commas"
+    add("--langs", None, text, type=_languages, default=languages)
+    add("--split-only", None, "only split to write", choices=SPLITS)
     args = parser.parse_args(argv)
     splits = [args.split_only] if args.split_only else SPLITS
     counts = {split: getattr(args, split) for split in splits}

@@ -33,7 +33,9 @@ def full_disk():
 
 def cut(folder, **config):
     state = STATE["model"] if config else STATE
-    cut_checkpoint.write_checkpoint(cut_checkpoint.OpenCheckpoint(folder / "1.pt", dict(state), config=config), folder / "out")
+    cut_checkpoint.write_checkpoint(
+        cut_checkpoint.OpenCheckpoint(folder / "1.pt", dict(state), config=config), folder / "out"
+    )
 
 
 # What writes; the file it writes to.

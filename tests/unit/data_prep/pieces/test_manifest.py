@@ -48,7 +48,9 @@ def data(tmp_path, monkeypatch):
     names = text_names(PAIRS, SPLITS, per_pair=True)
     for number, name in enumerate(sorted(names)):
         write(text / name, *[f"ab b {'a ' * number}b"] * (3 if "en-de" in name else 4))
-    apply_files("bpe", tmp_path / "codes", [text / n for n in names], [out / "pieces" / n for n in names], steps=out / ".steps")
+    apply_files(
+        "bpe", tmp_path / "codes", [text / n for n in names], [out / "pieces" / n for n in names], steps=out / ".steps"
+    )
     write(tmp_path / "dict.txt", "a 1", "b 1", "ab 1", "a@@ 1")
     line = ["--pieces", f"{out}/pieces", "--pairs", "en-de,fr-en", "--splits", ",".join(SPLITS), "--per-pair"]
     test_binarize.binarize.main([*line, "--dict", f"{tmp_path}/dict.txt", "--output", str(out), "--workers", "2"])

@@ -127,7 +127,9 @@ def test_files_are_made_again_when_what_they_are_made_from_changes(trained, tmp_
     capsys.readouterr()
     again = apply_files("spm", tmp_path / "text.model", [text], [out], **arguments)
     assert ("unchanged, skipped" in capsys.readouterr().err) == (change is None)
-    scratch = apply_files("spm", tmp_path / "text.model", [text], [tmp_path / "scratch" / "out"], **{**arguments, "steps": None})
+    scratch = apply_files(
+        "spm", tmp_path / "text.model", [text], [tmp_path / "scratch" / "out"], **{**arguments, "steps": None}
+    )
     assert again == scratch and out.read_bytes() == (tmp_path / "scratch" / "out").read_bytes()
 
 

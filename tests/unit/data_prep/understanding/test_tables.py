@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from data_prep.understanding import sources as nlu_sources
-from data_prep.understanding.tags import Conll
 from data_prep.understanding.layouts import LAYOUTS
 from data_prep.understanding.sources import Source
 from data_prep.understanding.tables import Row, Table
+from data_prep.understanding.tags import Conll
 from tests.nlu_bins import squad, write
 from tests.unit.data_prep.files import refused
 
