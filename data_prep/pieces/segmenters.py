@@ -3,7 +3,18 @@
 import re
 from itertools import islice
 from pathlib import Path
-from typing import Any, Collection, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Collection,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 import sentencepiece
 
@@ -19,6 +30,7 @@ WORD = re.compile(r"\S+")
 BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
 CONTINUATION_BYTES = range(0x80, 0xC0)
 BATCH_LINES = 1000
+Item = TypeVar("Item")
 Span = Tuple[int, int]  # first character of a text, and the one after the last
 
 
@@ -29,8 +41,9 @@ class PieceSpans(NamedTuple):
     spans: List[Span]
 
 
-def _batches(lines: Iterable[str]) -> Iterator[List[str]]:
-    stream = iter(lines)
+def batches(items: Iterable[Item]) -> Iterator[List[Item]]:
+    """Yield lists of ``BATCH_LINES`` items; the last one may be shorter."""
+    stream = iter(items)
     batch = list(islice(stream, BATCH_LINES))
     while batch:
         yield batch
@@ -111,7 +124,7 @@ class SentencePiece:
 
     def encode(self, lines: Iterable[str]) -> Iterator[List[str]]:
         """Yield the pieces of each line."""
-        for batch in _batches(lines):
+        for batch in batches(lines):
             yield from self.model.encode(batch, out_type=str)
 
     def decode(self, line: str) -> str:
@@ -206,7 +219,7 @@ class Codes:
 
     def encode(self, lines: Iterable[str]) -> Iterator[List[str]]:
         """Yield the pieces of each line."""
-        for batch in _batches(lines):
+        for batch in batches(lines):
             plain = [" ".join(line.split()) for line in batch]
             yield from (pieces.split() for pieces in self.processor.apply(plain))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations  # data_bin imports fairseq, and is needed for types alone
 
-import itertools
 from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 from ..files import write_bytes
 from ..io import InputError
+from ..pieces.segmenters import batches
 from .counts import Counts
 from .sources import OPTION, TRAIN, Label, Source
 from .tables import NONE, Row, Table
@@ -14,7 +14,6 @@ from .tables import NONE, Row, Table
 if TYPE_CHECKING:
     from .data_bin import DataBin, Labels
 
-BATCH_ROWS = 1000
 MAX_GRADE = 99
 EMPTY = "empty text"
 UNKNOWN_LABEL = "label that train has not"
@@ -142,13 +141,10 @@ class _EncodedRow(NamedTuple):
 
 
 def _encode(data: DataBin, rows: Iterable[Row], width: int) -> Iterator[_EncodedRow]:
-    stream = iter(rows)
-    batch = list(itertools.islice(stream, BATCH_ROWS))
-    while batch:
+    for batch in batches(rows):
         columns = [data.encode([row.texts[number] for row in batch]) for number in range(width)]
         for index, row in enumerate(batch):
             yield _EncodedRow(row, [column[index] for column in columns])
-        batch = list(itertools.islice(stream, BATCH_ROWS))
 
 
 def check_some_row(source: Source, counts: Counts) -> None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..io import InputError
+from ..pieces.segmenters import batches
 from ..progress import with_progress
 from .counts import Counts
-from .sentences import BATCH_ROWS, check_some_row
+from .sentences import check_some_row
 from .sources import TRAIN, Label, Source, read_table_lines
 from .tables import LAST
 
@@ -248,10 +249,8 @@ class _EncodedSentence(NamedTuple):
 
 def _encode(data: DataBin, sentences: Iterator[List[Word]]) -> Iterator[_EncodedSentence]:
     """Yield sentences with their ids; a word that recurs in a batch is encoded once."""
-    batch = list(itertools.islice(sentences, BATCH_ROWS))
-    while batch:
+    for batch in batches(sentences):
         texts = list(dict.fromkeys(word.text for sentence in batch for word in sentence))
         ids = dict(zip(texts, data.encode(texts)))
         for sentence in batch:
             yield _EncodedSentence(sentence, [ids[word.text] for word in sentence])
-        batch = list(itertools.islice(sentences, BATCH_ROWS))
