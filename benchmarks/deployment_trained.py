@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from data_prep.io import read_lines
-from data_prep.score_metrics import build_metrics, evaluate
+from data_prep.scoring.metrics import build_metrics, evaluate
 from fairseq_plugins import model_files, translate
 from fairseq_plugins.__main__ import main as run_verb
 from fairseq_plugins_runtime import load

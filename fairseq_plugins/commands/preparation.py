@@ -32,6 +32,6 @@ def forward(verb: str, module: str) -> Callable[[Sequence[str]], int]:
 
 
 COMMANDS = {
-    "cut-vocabulary": forward("cut-vocabulary", "cut_vocabulary"),
-    "score": forward("score", "score"),
+    "cut-vocabulary": forward("cut-vocabulary", "pieces.cut_vocabulary"),
+    "score": forward("score", "scoring.score"),
 }
