@@ -1,4 +1,4 @@
-"""Compare trained models as they are deployed: speed, score and equal lines.
+r"""Compare trained models as they are deployed: speed, score and equal lines.
 
     python -m benchmarks.deployment_trained --system SGA=translator/sga --system AT=translator/at \\
         --source test.fr --reference test.de [--sentences 300] [--batch 32] [--threads 2]
@@ -88,6 +88,7 @@ class FairseqRunner:
         time_method(self, self.translator.task, "inference_step")
 
     def __call__(self, lines: Sequence[str]) -> List[str]:
+        """Translate a batch of lines."""
         return [hypotheses[0].text for hypotheses in self.translator.translate(lines)]
 
 
@@ -100,6 +101,7 @@ class RuntimeRunner:
         time_method(self, self.translator._decoder, "decode")
 
     def __call__(self, lines: Sequence[str]) -> List[str]:
+        """Translate a batch of lines."""
         return self.translator.translate(lines)
 
 
@@ -123,6 +125,7 @@ class CTranslate2Runner:
         }
 
     def __call__(self, lines: Sequence[str]) -> List[str]:
+        """Translate a batch of lines."""
         words = [[self.text.source[number] for number in self.text.ids(line)] for line in lines]
         longest = 1 + max(map(len, words))  # with </s>
         limit = int(self.search["max_len_a"] * longest + self.search["max_len_b"])

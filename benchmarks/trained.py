@@ -1,4 +1,4 @@
-"""Compare speed and quality of trained models with their own stopping.
+r"""Compare speed and quality of trained models with their own stopping.
 
     python -m benchmarks.trained --system SGA=runs/m30k/sga/average.pt \\
         --system AT=runs/m30k/at/average.pt \\

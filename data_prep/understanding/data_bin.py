@@ -99,7 +99,7 @@ class Labels:
 
 
 def collect_labels(labels: Iterable[Label]) -> Labels:
-    """Number the labels of train: whole numbers by size, otherwise in alphabetical order.
+    """Assign numbers to the labels of train: whole numbers by size, otherwise in alphabetical order.
 
     Raises:
         InputError: a label that a dictionary cannot hold, with its place, or no label.
@@ -111,7 +111,7 @@ def collect_labels(labels: Iterable[Label]) -> Labels:
 
 
 def collect_grades(labels: Iterable[Label]) -> Labels:
-    """Number grades: 0, 1, 2 … up to the largest of train, also those that no row has.
+    """Assign numbers to grades: 0, 1, 2 … up to the largest of train, also those that no row has.
 
     Raises:
         InputError: another label than a grade, with its place, or no label.

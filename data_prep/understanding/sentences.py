@@ -85,7 +85,7 @@ def _labels_of(table: Table, source: Source, labels: Optional[Labels]) -> Option
 
 
 def check_grade(name: str, place: str) -> None:
-    """Raise InputError unless a label is a grade, 0, 1, 2 …"""
+    """Raise InputError unless a label is a grade: 0, 1, 2 …."""
     is_number = name.isascii() and name.isdigit() and name == str(int(name))
     if not is_number or int(name) > MAX_GRADE:
         valid = f"0, 1, 2 … {MAX_GRADE}; --label-map Bad=0,Good=1 makes them of words"

@@ -194,7 +194,7 @@ class PrefixEncoder(nn.Module):
         )
 
     def token_positions(self, tokens: Tensor) -> Tensor:
-        """Number the tokens from ``padding_idx + 1``; padding keeps ``padding_idx``.
+        """Count the tokens from ``padding_idx + 1``; padding keeps ``padding_idx``.
 
         (B, S) -> (B, S).
         """

@@ -190,7 +190,7 @@ class OnePairPerBatch(ConcatDataset):
         self.names = list(pairs)
 
     def pair_of(self, indices: np.ndarray) -> np.ndarray:
-        """Number the pair of each sentence. (N,) -> (N,)."""
+        """Return the number of each sentence's pair. (N,) -> (N,)."""
         return np.searchsorted(self.cumulative_sizes, indices, side="right")
 
     def __getitem__(self, index: int) -> Dict[str, Any]:

@@ -159,4 +159,5 @@ class NLUDataset(EpochDataset):
         }
 
     def set_epoch(self, epoch: int) -> None:
+        """Note the epoch, of which the order of the batches is a function."""
         self.epoch = epoch
