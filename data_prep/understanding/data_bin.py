@@ -99,7 +99,7 @@ class Labels:
 
 
 def collect_labels(labels: Iterable[Label]) -> Labels:
-    """Assign numbers to the labels of train: whole numbers by size, others alphabetically."""
+    """Assign numbers to the labels of train: whole numbers by size, others alphabetically.
 
     Raises:
         InputError: a label that a dictionary cannot hold, with its place, or no label.
