@@ -52,7 +52,7 @@ def write_texts(folder, english=ENGLISH):
 
 def loaded(path, *line):
     texts = "--source x --target x --source-lang en --target-lang de --cpu --sentencepiece none"
-    args = commands.language_distance().parse_args([str(path), *texts.split(), *line])
+    args = commands.COMMANDS["language-distance"].build_parser().parse_args([str(path), *texts.split(), *line])
     return PretrainedSequenceModel(str(path), "model", args)
 
 
