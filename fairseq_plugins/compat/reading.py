@@ -122,7 +122,7 @@ def evaluate_literal(text: Any, *scopes: Any) -> Any:
 
 @LITERAL_OPTIONS.step
 def read_literals() -> None:
-    """Define a global ``eval`` in every module of fairseq; it hides the built-in function."""
+    """Define a global ``eval`` in every module of fairseq, which hides the built-in function."""
     for name in EVALUATING_MODULES:
         importlib.import_module(name)
     for name, module in sorted(sys.modules.items()):

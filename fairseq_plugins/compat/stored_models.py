@@ -1,4 +1,4 @@
-"""Build the task and the model that a checkpoint records, also where fairseq could not decode."""
+"""Build the task and the model that a checkpoint records, and name the file to the model."""
 
 from contextlib import nullcontext
 from typing import Any, Dict, Tuple
@@ -27,16 +27,24 @@ RETIRED_OPTIONS = Patch(
     defect="in 0.12.2 a checkpoint that records a retired option cannot be decoded",
     upstream="fixed after 0.12.2: setup_task(from_checkpoint=True)",
 )
+STATE_FILES = Patch(
+    name="state_files",
+    harm=Harm.PAPER_BLOCKED,
+    defect="a model is not told which file a state comes from, and tensors alone do not say "
+    "whether VECO's layers and rows are still to be chosen",
+)
 RETIRED: Dict[str, Tuple[str, ...]] = {
     "denoise_start": (),
     "pack_weights": (),
     "glancing": ("sga_ctc", "sga_mask_predict"),
 }
-"""Option -> criterions that lost it; empty: nothing has it. Version 0.1.0 has them all."""
+"""Retired option -> criterions that no longer accept it (empty: no class accepts it).
+
+Version 0.1.0 had all of these options."""
 LAYER = "fairseq.modules.transformer_layer:TransformerEncoderLayerBase"
 MATRICES = ("in_proj", "out_proj", "fc1", "fc2")
 COPIES = [f"{matrix}_{kind}" for matrix in MATRICES for kind in ("weight", "bias")]
-"""Parameters with which a layer of 0.12.2 holds its matrices twice, for the fast path alone."""
+"""Parameters of a layer of 0.12.2 that repeat its matrices, for the fast path alone."""
 
 
 @DECODING_BUILDS.replace("fairseq.models:build_model")
@@ -59,7 +67,7 @@ def _takes_fast_path() -> bool:
 def make_layer(stock: Any, layer: Any, *args: Any, **kwargs: Any) -> None:
     """Make a layer without the fast path and without its copies of the matrices."""
     stock(layer, *args, **kwargs)
-    layer.can_use_fastpath = False  # which the encoder reads as well as the layer
+    layer.can_use_fastpath = False  # read by the layer and by the encoder
     for name in COPIES:
         delattr(layer, name)
 
@@ -93,3 +101,12 @@ def _refuses_unknown_options() -> bool:
 def setup_task(stock: Any, cfg: Any, **kwargs: Any) -> Any:
     """Set up a task without the retired options: 0.12.2 refuses an option that it does not know."""
     return stock(drop_retired(cfg), **kwargs)
+
+
+@STATE_FILES.replace("fairseq.trainer:Trainer.load_checkpoint")
+def load_checkpoint(stock: Any, trainer: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+    """Write the path into a model that has an attribute ``state_file``, then load."""
+    model = trainer.get_model()
+    if hasattr(model, "state_file"):
+        model.state_file = filename
+    return stock(trainer, filename, *args, **kwargs)
