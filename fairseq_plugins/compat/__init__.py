@@ -62,7 +62,7 @@ PATCHES: Tuple[Patch, ...] = (
     options.BF16,
     processes.DISTRIBUTED_OBJECTS,
     stored_models.RETIRED_OPTIONS,
-    stored_models.STATE_FILES,
+    reading.STATE_FILES,
     # Data is lost. Several patches replace checkpoint_utils.load_checkpoint, and the one applied
     # last is called first. FOLDER_LOCK must be called before any other reads the folder, and
     # RESTARTED_RUNS before FINISHED_RUNS, because it chooses the checkpoint.

@@ -1,4 +1,4 @@
-"""Build the task and the model that a checkpoint records, and name the file to the model."""
+"""Build the task and the model that a checkpoint records, also where fairseq could not decode."""
 
 from contextlib import nullcontext
 from typing import Any, Dict, Tuple
@@ -26,12 +26,6 @@ RETIRED_OPTIONS = Patch(
     harm=Harm.PAPER_BLOCKED,
     defect="in 0.12.2 a checkpoint that records a retired option cannot be decoded",
     upstream="fixed after 0.12.2: setup_task(from_checkpoint=True)",
-)
-STATE_FILES = Patch(
-    name="state_files",
-    harm=Harm.PAPER_BLOCKED,
-    defect="a model is not told which file a state comes from, and tensors alone do not say "
-    "whether VECO's layers and rows are still to be chosen",
 )
 RETIRED: Dict[str, Tuple[str, ...]] = {
     "denoise_start": (),
@@ -101,12 +95,3 @@ def _refuses_unknown_options() -> bool:
 def setup_task(stock: Any, cfg: Any, **kwargs: Any) -> Any:
     """Set up a task without the retired options: 0.12.2 refuses an option that it does not know."""
     return stock(drop_retired(cfg), **kwargs)
-
-
-@STATE_FILES.replace("fairseq.trainer:Trainer.load_checkpoint")
-def load_checkpoint(stock: Any, trainer: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
-    """Write the path into a model that has an attribute ``state_file``, then load."""
-    model = trainer.get_model()
-    if hasattr(model, "state_file"):
-        model.state_file = filename
-    return stock(trainer, filename, *args, **kwargs)

@@ -8,7 +8,6 @@ import torch
 from fairseq import models
 from fairseq.dataclass.utils import merge_with_parent
 from fairseq.models import MODEL_REGISTRY
-from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import nn
@@ -19,7 +18,6 @@ from fairseq_plugins.sga.criterion import SGACTCCriterion
 from fairseq_plugins.sga.variants import JoinedTranslationConfig
 from tests import builders
 from tests.gpt_builders import mbart
-from tests.unit.compat.applying import apply_again
 
 
 @pytest.mark.parametrize("from_checkpoint", [False, True])
@@ -93,18 +91,3 @@ def test_a_criterion_is_built_without_them():
     options = {"_name": "sga_ctc", "denoise_start": 750, "glancing": "0.5", "denoise_noise": 0.1}
     criterion = builders.task().build_criterion(stored(**options))
     assert isinstance(criterion, SGACTCCriterion) and criterion.cfg.denoise_noise == 0.1
-
-
-@pytest.mark.parametrize("asks", [True, False])
-def test_a_model_is_told_the_file_before_it_is_read(monkeypatch, asks):
-    model = SimpleNamespace(**({"state_file": None} if asks else {}))
-    trainer = SimpleNamespace(get_model=lambda: model)
-
-    def read(trainer, filename, *args, **kwargs):
-        return filename, vars(model).copy(), args, kwargs
-
-    monkeypatch.setattr(Trainer, "load_checkpoint", read)
-    apply_again("state_files")
-    called = Trainer.load_checkpoint(trainer, "model.pt", True, reset_meters=False)
-    told = {"state_file": "model.pt"} if asks else {}
-    assert called == ("model.pt", told, (True,), {"reset_meters": False})
