@@ -38,7 +38,7 @@ class Languages:
         code = language_of(subset)
         language = self.codes.get(code, code)
         matches = [name for name in self.names if name == language]
-        if not matches and code not in self.codes:
+        if not matches and code not in self.codes:  # de also names de_DE
             matches = [name for name in self.names if name.split("_")[0] == language]
         if len(matches) != 1:
             fault = f"has {', '.join(matches)}" if matches else "does not have it"
@@ -56,6 +56,7 @@ def language_of(subset: str) -> str:
 
 
 def _read_codes(text: str) -> Dict[str, str]:
+    """Parse ``--language-codes`` into language of a subset -> language of the model."""
     codes = {}
     for part in split_names(text):
         key, _, language = part.partition("=")
@@ -70,8 +71,8 @@ def _read_codes(text: str) -> Dict[str, str]:
 class LanguageMixture(JoinedDataset):
     """Subsets of several languages in one run (translate-train-all).
 
-    An epoch holds as many items as there are in all; each subset has the share p ∝ n^(1/T). The
-    items are a function of (seed, epoch). A batch may hold several languages.
+    An epoch has as many items as all subsets together; each subset has the share p ∝ n^(1/T) of
+    them. The items are a function of (seed, epoch). A batch may hold several languages.
 
     Args:
         parts: subset -> dataset; at least one, and all collated alike.
@@ -81,7 +82,7 @@ class LanguageMixture(JoinedDataset):
     Source: XGLUE and XTREME, "translate-train-all"; temperature as in Arivazhagan et al. 2019.
     """
 
-    permutation = EpochDataset.permutation
+    permutation = EpochDataset.permutation  # the order of a single subset, not of a stream
 
     def __init__(self, parts: Mapping[str, Any], temperature: float, seed: int):
         empty = [name for name, part in parts.items() if not len(part)]
