@@ -46,7 +46,7 @@ class TextEncoder(TransformerEncoderBase):
         return [state.transpose(0, 1) for state in states]
 
     def segment_types(self, tokens: Tensor) -> Tensor:
-        """Number the segments of ``tokens``, (B, S) -> (B, S) int64; 0 at padding.
+        """Count the segments of ``tokens``, (B, S) -> (B, S) int64; 0 at padding.
 
         A token's number is the number of ``</s>`` before it, at most that of the last segment type:
         ``<s> A </s> B </s>`` gets 0 up to the first ``</s>`` and 1 from B on.
