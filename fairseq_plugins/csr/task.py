@@ -82,7 +82,7 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
 
     def __init__(self, cfg: CodeSwitchingRestoreConfig, src_dict: Dictionary, tgt_dict: Dictionary):
         super().__init__(cfg, src_dict, tgt_dict)
-        self._combine = False  # as ``load_dataset`` was told for the training set
+        self._combine = False  # what ``load_dataset`` got for the training set
         self._restore_sets: Dict[str, CodeSwitchingDataset] = {}  # by folder, the last one
         self._batch_counts: Dict[str, int] = {}  # by folder
         self._switch: Optional[StageSwitch] = None
@@ -154,6 +154,7 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
         return CodeSwitchingDataset(texts, entries.table(), switching, dictionary, *padding)
 
     def _word_encoder(self) -> WordEncoder:
+        """Read ``--sentencepiece-model``. Raises ValueError if it is missing or damaged."""
         path = self.cfg.sentencepiece_model
         if not os.path.isfile(path):
             raise ValueError(

@@ -263,6 +263,7 @@ class AlternatingIterator(EpochBatchIterator):
         return list(ShardedIterator(batches, self.num_shards, self.shard_id, fill_value=[]))
 
     def _shuffle_within_kinds(self, batches: Batches) -> Batches:
+        """Shuffle the batches of each kind among their own places."""
         shuffled: Batches = list(batches)
         for kind in range(self.kinds):
             kind_batches = batches[kind :: self.kinds]

@@ -170,7 +170,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
             file = getattr(text, "_path", f"{self.prefix(split)}.*.{language}")
             raise ValueError(
                 f"--monolingual {language}: {file}.bin has no empty line, so that it does not tell "
-                "where documents end. Put an empty line behind each document before "
+                "where documents end. Put an empty line after each document before "
                 "fairseq-preprocess, or leave the language out"
             )
         room = self.cfg.tokens_per_sample // 2
@@ -232,7 +232,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
 
     @contextmanager
     def _frozen_backbone(self, model: Any, update_num: int) -> Iterator[None]:
-        """In the frozen phase, freeze all but cross-attention inside a ``with`` block."""
+        """Freeze all but cross-attention inside a ``with`` block, in the frozen phase only."""
         if not self._is_frozen(update_num):
             yield
             return
