@@ -25,9 +25,14 @@ def split_pair(option: str, pair: str) -> Tuple[str, str]:
     return source, target
 
 
+def has_repeats(names: Sequence[str]) -> bool:
+    """Return True if a name occurs twice."""
+    return len(set(names)) < len(names)
+
+
 def check_once(option: str, names: Sequence[str]) -> None:
     """Raise ValueError for a name that occurs twice: its text would count twice."""
-    if len(set(names)) < len(names):
+    if has_repeats(names):
         raise ValueError(f"{option} must name each once; got {','.join(names)}")
 
 

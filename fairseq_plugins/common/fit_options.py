@@ -16,6 +16,9 @@ FIT_OPTIONS = FitOptions(
 )
 """Options that ``checkpoints.fitting`` names in its messages."""
 
+CROSS_ATTENTION = r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*"
+"""Pattern of the names of tensors that no masked LM can fill."""
+
 
 def fit_options(args: Any) -> FitOptions:
     """Return :data:`FIT_OPTIONS` with the value of ``--embedding-mismatch``."""

@@ -11,6 +11,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
 from omegaconf import OmegaConf, open_dict
 
+SIDES = ("encoder", "decoder")
 EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
 USE_ITS_DICTIONARY = (
     "run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols at its end"

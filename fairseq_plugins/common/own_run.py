@@ -5,6 +5,9 @@ from typing import Any, Tuple
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.tasks import TASK_REGISTRY, FairseqTask
 
+TRANSLATION_CRITERIONS = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
+"""Criterions that train an encoder-decoder on targets."""
+
 
 class OwnRun(FairseqTask):
     """Task whose runs may start from the checkpoint of another run.

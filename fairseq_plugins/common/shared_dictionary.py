@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II, MISSING
 
-from .data_bins import load_dictionary, load_pair, split_names
+from .data_bins import load_dictionary, load_monolingual, load_pair, split_names
 from .options import option
 from .own_run import OwnRun
 
@@ -73,6 +73,11 @@ class SharedDictionaryTask(OwnRun):
     def sides(self, split: str, pair: str) -> List[Any]:
         """Load both sides of a pair. Raises ValueError if their numbers of sentences differ."""
         return load_pair(self.prefix(split), pair, self.dictionary, "--pairs")
+
+    def text(self, split: str, language: str) -> Any:
+        """Load the text of a language: its own file, or else its side of one of ``--pairs``."""
+        prefix = self.prefix(split)
+        return load_monolingual(prefix, language, self.pairs, self.dictionary, "--monolingual")
 
     @property
     def source_dictionary(self) -> Dictionary:

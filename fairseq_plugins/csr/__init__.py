@@ -3,7 +3,7 @@
 Read beside the paper, in this order::
 
     config.py      III-B, IV-A  options (35 %, spans of 3.5 words, k neighbours) and their rules
-    lexicon.py     III-B        the translation vocabulary: its files, and does it fit the text?
+    lexicon.py     III-B        the translation vocabulary: its files, and whether it fits the text
                                 (``data_prep/lexicon.sh`` learns it)
     words.py       III-B a      the words in sentences of pieces
     neighbours.py  III-B a      which words have an entry (the others stay), and the k neighbours
@@ -12,6 +12,10 @@ Read beside the paper, in this order::
     stages.py      III-B b      when restore ends and fine-tuning begins in one run
     task.py        III-B b      ``code_switching_restore``: reads, checks, logs
 
-The model is a stock mBART, and so is a checkpoint: it holds weights, optimizer and ``--langs``,
-nothing of the lexicon or the noise. ``--finetune-from-model`` takes it to the second stage.
+The model is a stock mBART. All of it trains, by fairseq's cross-entropy of X (Eq. 3).
+A checkpoint is a stock mBART's too: weights, optimizer and ``--langs``, nothing of the lexicon or
+the noise. ``--finetune-from-model`` takes it to the second stage.
+Its embedding must have the rows of dict.txt, one per language of ``--langs``, and one for
+``<mask>``; fairseq refuses any other number. A lexicon line with a wrong number of columns stops
+the run and is named.
 """

@@ -6,7 +6,7 @@ from typing import Any, List, Optional
 from fairseq.tasks.translation import TranslationConfig
 from omegaconf import II
 
-from ..common.data_bins import split_names
+from ..common.data_bins import has_repeats, split_names
 from ..common.options import Rule, in_range, option
 
 
@@ -69,10 +69,6 @@ def restore_languages(cfg: Any) -> List[str]:
     return split_names(cfg.restore_langs) or [cfg.source_lang, cfg.target_lang]
 
 
-def _repeats(names: List[str]) -> bool:
-    return len(set(names)) < len(names)
-
-
 def _lacks(cfg: Any, *languages: str) -> bool:
     """Return True if ``--langs`` lacks one of the languages."""
     return not set(languages) <= set(cfg.langs.split(","))
@@ -93,11 +89,11 @@ RULES = (
         "--langs is needed: all languages of the pretrained model, in its order",
     ),
     Rule(
-        lambda o: _repeats(o.langs.split(",")) or not all(o.langs.split(",")),
+        lambda o: has_repeats(o.langs.split(",")) or not all(o.langs.split(",")),
         "--langs must name each language once; got {langs}",
     ),
     Rule(
-        lambda o: _repeats(split_names(o.restore_langs)),
+        lambda o: has_repeats(split_names(o.restore_langs)),
         "--restore-langs must name each once; got {restore_langs}",
     ),
     Rule(

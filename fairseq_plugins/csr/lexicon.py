@@ -16,11 +16,11 @@ FEWEST_WORDS = 2
 LEAST_TRANSLATED = 0.4
 """Least share of running words whose neighbours occur in the text of the other language.
 
-On Multi30k right dictionaries have 0.97 to 1.00, those into a third language 0.06 to 0.23.
+On Multi30k, correct lexicons have 0.97 to 1.00, lexicons into a third language 0.06 to 0.23.
 """
 
 FEWEST_JUDGED = 50
-"""Distinct words with an entry below which that share is not judged."""
+"""Fewest distinct words with an entry for which that share is judged."""
 
 
 # ---- Files. ----
@@ -38,8 +38,8 @@ def read_lexicon(path: Union[str, "PathLike[str]"], top: Optional[int] = None) -
         top: k, neighbours per word, at least 1; None = all.
 
     Raises:
-        ValueError: the file is missing, not UTF-8 or has fewer than 2 source words, or a line
-            (named) has other columns.
+        ValueError: the file is missing, is not UTF-8 or has fewer than 2 source words, or a line
+            has another number of columns; the message gives its number.
     """
     ranked: Dict[str, List[Tuple[int, str]]] = {}
     for number, line in enumerate(_read_lines(Path(path)), start=1):
@@ -62,7 +62,7 @@ def read_lexicon(path: Union[str, "PathLike[str]"], top: Optional[int] = None) -
 
 
 def _read_lines(path: Path) -> List[str]:
-    """Read a UTF-8 file; a byte order mark is no part of the first word."""
+    """Read the lines of a UTF-8 file, without a byte order mark."""
     if not path.is_file():
         raise ValueError(f"lexicon {path}: there is no such file")
     content = path.read_bytes()
@@ -77,7 +77,7 @@ def _read_lines(path: Path) -> List[str]:
 
 
 def _parse(line: str, place: str) -> Tuple[str, str, Optional[int]]:
-    """Split a line into source word, target word and, in the form that has it, the rank."""
+    """Split a line into source word, target word and rank; a pair has no rank (None)."""
     columns = [column.strip() for column in line.split("\t")] if "\t" in line else line.split()
     if len(columns) not in (MUSE_COLUMNS, RANKED_COLUMNS) or not all(columns):
         raise ValueError(
@@ -179,7 +179,7 @@ def short_names(language: str) -> List[str]:
 
 
 def read_lexicons(files: Sequence[LexiconFile], top: Optional[int] = None) -> Lexicon:
-    """Merge lexicons of one source language: a word has the ``top`` first neighbours of each."""
+    """Read lexicons of one source language, and join the ``top`` neighbours that each has."""
     merged: Lexicon = {}
     for file in files:
         for source, neighbours in read_lexicon(file.path, top).items():
@@ -207,11 +207,14 @@ class Coverage(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Words with an entry, of all words; in [0, 1]."""
+        """Share of the text's words that have an entry, in [0, 1]."""
         return self.covered / max(self.words, 1)
 
     def share_of(self, words: Container[str]) -> float:
-        """Compute the share of running words among ``words``, as they are or lower-cased."""
+        """Compute the share of running words that are in ``words``, as written or lower-cased.
+
+        Only words that can be looked up count.
+        """
         running = sum(
             count for word, count in self.counts.items() if word in words or word.lower() in words
         )
@@ -219,10 +222,13 @@ class Coverage(NamedTuple):
 
 
 def check_coverage(coverage: Coverage, name: str) -> None:
-    """Refuse a lexicon that has no word of the text, or that is the wrong way round.
+    """Refuse a lexicon that has no word of the text, or whose columns are exchanged.
+
+    Args:
+        name: of the text, for messages.
 
     Raises:
-        ValueError: calls the text by ``name``, and gives the likely reason.
+        ValueError: the lexicon does not fit; the message gives the likely reason.
     """
     is_backwards = _is_backwards(coverage)
     if coverage.covered > 0 and not is_backwards:
@@ -257,25 +263,26 @@ def _second_column(lexicon: Lexicon) -> Set[str]:
 
 
 def _is_backwards(coverage: Coverage) -> bool:
-    """Return True if the second column of a lexicon is more of the text's language.
+    """Return True if the second column of a lexicon fits the text better than the first.
 
-    Words that two languages share ("in", "man") are frequent, so that running words mislead:
-    distinct words are compared too.
+    Both shares must say so: how much of a column occurs in the text, and how much of the text
+    occurs in a column. The latter alone would mislead, because words that two languages share
+    ("in", "man") are frequent.
     """
-    text = {form for word in coverage.counts for form in (word, word.lower())}
+    vocabulary = {form for word in coverage.counts for form in (word, word.lower())}
     first, second = set(coverage.lexicon), _second_column(coverage.lexicon)
-    first_share = len(text & first) / max(len(first), 1)
-    second_share = len(text & second) / max(len(second), 1)
+    first_share = len(vocabulary & first) / max(len(first), 1)
+    second_share = len(vocabulary & second) / max(len(second), 1)
     return second_share > 2.0 * first_share and coverage.share_of(second) > coverage.share_of(first)
 
 
 def check_targets(texts: Sequence[Coverage]) -> None:
-    """Refuse a lexicon whose neighbours are no words of the other texts.
+    """Refuse a lexicon whose neighbours hardly occur in the other texts.
 
     A lexicon is judged only if every language that it goes into is among the texts.
 
     Raises:
-        ValueError: it looks like a lexicon into another language.
+        ValueError: a lexicon looks like one into another language.
     """
     names = {name for text in texts for name in short_names(text.language)}
     for text in texts:
@@ -293,9 +300,9 @@ def check_targets(texts: Sequence[Coverage]) -> None:
 
 
 def share_translated(text: Coverage, peers: Sequence[Coverage]) -> float:
-    """Compute the share of running words that have a neighbour in the texts of ``peers``.
+    """Compute the share of running words with an entry whose neighbours ``peers`` contain.
 
-    Only words with an entry count. Returns 1 if there are too few to judge.
+    One such neighbour is enough. Returns 1 if too few words have an entry to judge.
     """
     words = {word for peer in peers for word in peer.counts}
     vocabulary = words | {word.lower() for word in words}

@@ -30,7 +30,7 @@ MOST_FOREIGN = 0.01
 """Largest share of a dictionary that may be unknown to the sentencepiece model: added symbols."""
 
 CHUNK = 1 << 21
-"""Tokens whose words are found at once; bounds the memory that this takes beside the result."""
+"""Tokens processed at a time; bounds the memory needed beside the result."""
 
 _NO_DUMMY_PREFIX = b"\x1a\x02\x18\x00"
 """Appended to a sentencepiece model, it sets ``normalizer_spec.add_dummy_prefix`` to false.
@@ -43,7 +43,7 @@ The bytes are field 3 { field 3 = false } of its protobuf, and protobuf merges t
 
 
 class WordEncoder:
-    """Cuts neighbours into pieces as the text was cut.
+    """Encodes neighbours with the sentencepiece model that the text was encoded with.
 
     Raises:
         ValueError: the pieces of the dictionary are not those of the model.
@@ -68,13 +68,14 @@ class WordEncoder:
         )
 
     def normalize(self, word: str) -> str:
-        """Bring a word into the model's Unicode form, which the text has."""
+        """Normalize a word's Unicode as the model normalized the text's."""
         return str(self._unmarking.normalize(word)).replace(MARK, " ").strip()
 
     def encode(self, words: Sequence[str], marked: bool) -> List[Optional[List[int]]]:
         """Return the ids of each word's pieces; None for a word that needs ``<unk>``.
 
-        ``marked``: True = the first piece has the mark of a word's beginning.
+        Args:
+            marked: True = the first piece has the mark of a word's beginning.
         """
         model = self._marking if marked else self._unmarking
         ids = []
@@ -85,12 +86,12 @@ class WordEncoder:
 
 
 def _is_added(symbol: str) -> bool:
-    """Return True for languages, ``<mask>``, and symbols that fill a dictionary up."""
+    """Return True for symbols that no model has: languages, ``<mask>``, padding of a dictionary."""
     return symbol.startswith("madeupword") or (symbol[:1] + symbol[-1:]) in ("[]", "<>")
 
 
 class NeighbourTable(NamedTuple):
-    """The neighbours of all entries, their pieces in one row."""
+    """The neighbours of all entries, with their pieces in one flat array."""
 
     neighbours: np.ndarray  # (E + 1,) int64, where the neighbours of each entry begin
     starts: np.ndarray  # (K + 1,) int64, where the pieces of each neighbour begin
@@ -99,19 +100,19 @@ class NeighbourTable(NamedTuple):
 
 
 class Entries:
-    """Numbers the words that have an entry, and collects their neighbours.
+    """Looks words up in a lexicon: numbers those that have an entry, and collects their neighbours.
 
     The entries of several languages go into one table. A neighbour equal to the word is a neighbour
     like any other (names and numbers translate to themselves): the lexicon decides. Neighbours that
     need ``<unk>`` are left out.
 
     Args:
-        encoder: cuts neighbours into pieces.
+        encoder: a :class:`WordEncoder`, for the neighbours.
         pieces: the pieces of the dictionary.
 
     Attributes:
-        lexicon: the one in use, its source words in the encoder's normal form.
-        source: its source words and their beginnings.
+        lexicon: the lexicon in use, with source words normalized by the encoder.
+        source: its source words and their prefixes.
         counts: words that can be looked up -> frequency in the text so far.
         usable, unusable: neighbours without and with ``<unk>``, of the words in the text so far.
         identical: usable neighbours that are the word itself.
@@ -124,13 +125,16 @@ class Entries:
         self.use({})
 
     def use(self, lexicon: Lexicon) -> None:
-        """Begin the text of another language, whose lexicon this is."""
+        """Use the lexicon of another language from now on, and count from zero.
+
+        The entries so far stay in the table.
+        """
         self.lexicon: Lexicon = {}
         for word, neighbours in lexicon.items():
             merged = self.lexicon.setdefault(self.encoder.normalize(word), [])
             merged += [neighbour for neighbour in neighbours if neighbour not in merged]
-        beginnings = {word[:end] for word in self.lexicon for end in range(1, len(word))}
-        self.source = SourceWords(self.lexicon, beginnings)
+        prefixes = {word[:end] for word in self.lexicon for end in range(1, len(word))}
+        self.source = SourceWords(self.lexicon, prefixes)
         self.counts: Dict[str, int] = {}
         self.usable = self.unusable = self.identical = 0
         self._runs: Dict[int, Tuple[str, int]] = {}  # key of a run of pieces -> text, entry
@@ -139,14 +143,19 @@ class Entries:
     def find(self, tokens: np.ndarray, words: Words) -> np.ndarray:
         """Return the number of each word's entry; ``NO_ENTRY`` if it has none. (W,) int64.
 
-        Each distinct run of pieces is looked up once. ``words``: those of the ``tokens`` (N,).
+        Each distinct run of pieces is looked up once.
+
+        Args:
+            tokens: (N,) int.
+            words: the words of these tokens.
         """
         wholes = np.flatnonzero(words.is_whole)
         keys = run_keys(tokens, words)[wholes]
-        keys, sample, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        # Distinct runs: their keys, an example of each, and the run of each whole word.
+        keys, example, inverse = np.unique(keys, return_index=True, return_inverse=True)
         counts = np.bincount(inverse)
         entry = np.empty(len(keys), dtype=np.int64)
-        for place, (key, word) in enumerate(zip(keys.tolist(), wholes[sample].tolist())):
+        for place, (key, word) in enumerate(zip(keys.tolist(), wholes[example].tolist())):
             if key not in self._runs:
                 run = tokens[words.starts[word] : words.starts[word] + words.pieces[word]]
                 text = spell(self.pieces, run)
@@ -160,7 +169,8 @@ class Entries:
     def number(self, text: str, marked: bool) -> int:
         """Return the number of a word's entry, ``NO_ENTRY`` if it has none.
 
-        ``marked``: True = the word begins with the mark, and so shall its neighbours.
+        Args:
+            marked: True = the word begins with the mark, and so shall its neighbours.
         """
         word = text if text in self.lexicon else text.lower()
         if word not in self.lexicon:
@@ -170,9 +180,13 @@ class Entries:
         return self._numbers[word, marked]
 
     def _add(self, word: str, marked: bool) -> int:
+        """Make an entry of a word in the lexicon, and count its neighbours.
+
+        Returns the number of the entry, ``NO_ENTRY`` if all neighbours need ``<unk>``.
+        """
         rows = self.encoder.encode(self.lexicon[word], marked)
         usable = [row for row in rows if row is not None]
-        if (word, not marked) not in self._numbers:  # else counted already
+        if (word, not marked) not in self._numbers:  # else they are counted already
             self.usable += len(usable)
             self.unusable += len(rows) - len(usable)
             for neighbour, row in zip(self.lexicon[word], rows):
@@ -195,9 +209,9 @@ class Entries:
 
 
 def run_keys(tokens: np.ndarray, words: Words) -> np.ndarray:
-    """Hash the pieces of whole words: equal runs have equal keys. (W,) uint64."""
+    """Hash the pieces of whole words: equal runs have equal keys, the others 0. (W,) uint64."""
     keys = np.zeros(len(words.starts), dtype=np.uint64)
-    longer = np.flatnonzero(words.is_whole)
+    longer = np.flatnonzero(words.is_whole)  # words that have a piece number ``place``
     place = 0
     while len(longer):
         keys[longer] = extend_keys(keys[longer], tokens[words.starts[longer] + place])
@@ -210,10 +224,10 @@ def run_keys(tokens: np.ndarray, words: Words) -> np.ndarray:
 
 
 class SwitchText(NamedTuple):
-    """Sentences as the model gets them, and their words that have an entry.
+    """Sentences as the model gets them, and those W of their words that have an entry.
 
     A token costs 2 bytes (dictionaries of up to 65,536 entries) or 4, a word with an entry 12, a
-    sentence 12. All of it is in memory; data-loading workers that are forked share it.
+    sentence 12. All of it is in memory; forked data-loading workers share it.
     """
 
     tokens: np.ndarray  # (N,) each sentence ends with ``</s>`` and the id of its language
@@ -226,23 +240,23 @@ class SwitchText(NamedTuple):
 
     @classmethod
     def join(cls, texts: Sequence["SwitchText"]) -> "SwitchText":
-        """Put texts one behind another."""
+        """Concatenate texts."""
         return cls(*(np.concatenate(arrays) for arrays in zip(*texts)))
 
 
 def read_text(
-    rows: Sequence[Any], language: int, entries: Entries, bos: Optional[int] = None
+    datasets: Sequence[Any], language: int, entries: Entries, bos: Optional[int] = None
 ) -> SwitchText:
     """Find the words of a language's sentences, and their entries.
 
     Args:
-        rows: datasets whose rows are ids that end with ``</s>``.
+        datasets: sentences, each of ids that end with ``</s>``.
         language: id that is put at the end of every sentence.
-        entries: uses the lexicon of this language.
+        entries: with the lexicon of this language in use.
         bos: id that is put in front of every sentence; None = nothing.
     """
     parts = []
-    for tokens, lengths in _chunks(rows):
+    for tokens, lengths in _chunks(datasets):
         starts = row_starts(lengths)
         words = find_words(tokens, starts, entries.pieces, entries.source)
         numbers = entries.find(tokens, words)  # W
@@ -266,44 +280,50 @@ def read_text(
 def _add_ends(
     tokens: np.ndarray, lengths: np.ndarray, language: int, bos: Optional[int]
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """Add language and beginning to sentences; returns their tokens and lengths."""
-    ahead = 0 if bos is None else 1
-    starts = row_starts(lengths + 1 + ahead)
+    """Put ``bos``, if any, before each sentence and ``language`` after it.
+
+    Returns the tokens and lengths of the longer sentences.
+    """
+    shift = 0 if bos is None else 1
+    starts = row_starts(lengths + 1 + shift)
     longer = np.empty(int(starts[-1]), dtype=tokens.dtype)
-    longer[ranges(starts[:-1] + ahead, lengths)] = tokens
+    longer[ranges(starts[:-1] + shift, lengths)] = tokens
     longer[starts[1:] - 1] = language
     if bos is not None:
         longer[starts[:-1]] = bos
-    return longer, lengths + 1 + ahead
+    return longer, lengths + 1 + shift
 
 
-def _chunks(texts: Sequence[Any]) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
-    """Yield tokens (N,) and lengths (R,) of consecutive sentences, some :data:`CHUNK` at a time."""
-    for text in texts:
-        sizes = np.asarray(text.sizes).astype(np.int64)
+def _chunks(datasets: Sequence[Any]) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
+    """Yield tokens (N,) and lengths (R,) of consecutive sentences.
+
+    A chunk has at most :data:`CHUNK` tokens, unless a single sentence has more.
+    """
+    for dataset in datasets:
+        sizes = np.asarray(dataset.sizes).astype(np.int64)
         if len(sizes) == 0:
             yield sizes, sizes
             continue
         starts, row = row_starts(sizes), 0
-        flat = _mapped_tokens(text, starts)
+        mapped = _mapped_tokens(dataset, starts)
         while row < len(sizes):
             end = max(int(np.searchsorted(starts, starts[row] + CHUNK, side="right")) - 1, row + 1)
-            if flat is not None:
-                tokens = np.asarray(flat[starts[row] : starts[end]])
+            if mapped is not None:
+                tokens = np.asarray(mapped[starts[row] : starts[end]])
             else:
-                tokens = np.concatenate([np.asarray(text[number]) for number in range(row, end)])
+                tokens = np.concatenate([np.asarray(dataset[number]) for number in range(row, end)])
             yield tokens.astype(np.int64), sizes[row:end]
             row = end
 
 
-def _mapped_tokens(text: Any, starts: np.ndarray) -> Optional[np.ndarray]:
-    """Return the file of a memory-mapped dataset whose rows lie one behind another, else None.
+def _mapped_tokens(dataset: Any, starts: np.ndarray) -> Optional[np.ndarray]:
+    """Return all tokens of a memory-mapped dataset as one array, faster than sentence by sentence.
 
-    It spares a look at every row.
+    Returns None unless the sentences lie one after another in the file.
     """
-    if not isinstance(text, MMapIndexedDataset):
+    if not isinstance(dataset, MMapIndexedDataset):
         return None
-    dtype = np.dtype(text._index.dtype)
-    if not np.array_equal(text._index._pointers, starts[:-1] * dtype.itemsize):
+    dtype = np.dtype(dataset._index.dtype)
+    if not np.array_equal(dataset._index._pointers, starts[:-1] * dtype.itemsize):
         return None
-    return np.frombuffer(text._bin_buffer, dtype=dtype, count=int(starts[-1]))
+    return np.frombuffer(dataset._bin_buffer, dtype=dtype, count=int(starts[-1]))

@@ -6,7 +6,7 @@ nearest neighbours, chosen at random. Here that is :func:`choose_words`, for a b
 :func:`choose_neighbours`.
 
 Each random number is a function of (seed, epoch, index of the sentence, purpose, place). So the
-noise is the same for any batches, any number of workers, and after a resume.
+noise does not depend on batches or the number of workers, and is the same after a resume.
 """
 
 import math
@@ -25,7 +25,7 @@ class Switching(NamedTuple):
 
 
 class Purpose(IntEnum):
-    """Decisions of random numbers; two purposes share none."""
+    """Decisions that need random numbers; each purpose has numbers of its own."""
 
     BUDGET = 0  # whether the number of replaced words is rounded up or down
     LENGTHS = 1  # the length of each span
@@ -45,13 +45,13 @@ def choose_words(
 ) -> np.ndarray:
     """Choose the words that are replaced.
 
-    The law, for a sentence of n words of which c have an entry in the lexicon. Words without an
-    entry take no part: spans run over the c others, so that a word without an entry inside a span
-    stays and does not count.
+    A sentence has n words, of which c have an entry in the lexicon. Words without an entry take no
+    part: spans run over the c others, so that a word without an entry inside a span stays and does
+    not count.
 
     1. The budget b is 0.35 n, rounded up or down at random with mean 0.35 n, and at most c.
     2. Span lengths are drawn until they reach b. The last span is cut, so that their sum is b.
-    3. The c - b words that stay leave c - b + 1 gaps before, between and behind them. The spans are
+    3. The c - b words that stay leave c - b + 1 gaps before, between and after them. The spans are
        placed in different gaps, in random order, all choices being equally likely. If there are
        fewer gaps than spans, the last span that finds a gap takes the rest of the budget.
 
@@ -62,8 +62,8 @@ def choose_words(
         stream: (B,) uint64, see :func:`streams`.
 
     Returns:
-        (B, C) bool, C the largest ``covered``: True = this word, counted among those with an entry,
-        is replaced.
+        (B, C) bool, C the largest ``covered``. Column j is the sentence's j-th word with an entry;
+        True = it is replaced.
 
     Source: CSR III-B a. It does not say how the last span ends, nor that spans lie apart. The
     authors' code inserts ``<mask>`` for spans of length zero.
@@ -79,14 +79,14 @@ def choose_words(
     chance = uniforms(stream, Purpose.LENGTHS, np.arange(most_replaced))
     lengths = draw_spans(distribution, chance, budget, gaps)  # B K
     chance = uniforms(stream, Purpose.PLACES, gap_numbers)  # B G
-    chance[gap_numbers >= gaps[:, None]] = 2.0  # behind all gaps that exist
+    chance[gap_numbers >= gaps[:, None]] = 2.0  # sorts after all gaps that exist
     gap = np.argsort(chance, axis=1)[:, : lengths.shape[1]]  # B K, of each span
     replaced = np.zeros(chance.shape, dtype=np.int64)  # B G, words replaced in each gap
     np.put_along_axis(replaced, gap, lengths, axis=1)
 
     is_replaced = np.arange(most_words) < covered[:, None]  # B C
-    # Behind each gap but the last lies one word that stays.
-    staying = gap_numbers + np.cumsum(replaced, axis=1)  # B G
+    # After each gap but the last comes one word that stays.
+    staying = gap_numbers + np.cumsum(replaced, axis=1)  # B G, the column of that word
     row, number = np.nonzero(gap_numbers < gaps[:, None] - 1)
     is_replaced[row, staying[row, number]] = False
     return is_replaced
@@ -98,7 +98,7 @@ def budgets(words: np.ndarray, covered: np.ndarray, ratio: float, chance: np.nda
     It is rounded up or down by ``chance`` (B,), uniform in [0, 1), and at most ``covered``.
     (B,) -> (B,) int64.
     """
-    # Rounded first: 0.35 * 20 shall be 7, not a little more or less.
+    # np.round: 0.35 * 20 shall be 7, not a little more or less.
     return np.minimum(np.floor(np.round(ratio * words, 9) + chance).astype(np.int64), covered)
 
 
@@ -113,8 +113,8 @@ def span_distribution(mean: float) -> np.ndarray:
     last = math.ceil(mean + 12.0 * math.sqrt(mean) + 20.0)
     logs = [length * math.log(mean) - math.lgamma(length + 1) for length in range(1, last + 1)]
     weights = np.exp(np.array(logs) - max(logs))
-    below = np.cumsum(weights)
-    return below / below[-1]
+    cumulative = np.cumsum(weights)
+    return cumulative / cumulative[-1]
 
 
 def draw_spans(
@@ -188,18 +188,23 @@ def epoch_address(seed: int, epoch: int) -> np.ndarray:
     return address
 
 
-def streams(epoch: np.ndarray, indices: Any) -> np.ndarray:
-    """Open a stream of random numbers for each item of an epoch. (B,) int -> (B,) uint64."""
-    return mix(epoch + np.asarray(indices).astype(np.uint64) * _GAMMA)
+def streams(address: np.ndarray, indices: Any) -> np.ndarray:
+    """Open a stream of random numbers for each item. (B,) int -> (B,) uint64.
+
+    Args:
+        address: of the epoch, see :func:`epoch_address`.
+        indices: of the items.
+    """
+    return mix(address + np.asarray(indices).astype(np.uint64) * _GAMMA)
 
 
 def uniforms(stream: np.ndarray, purpose: int, places: Any) -> np.ndarray:
-    """Read numbers of streams: float64, uniform in [0, 1).
+    """Read random numbers from streams: float64, uniform in [0, 1).
 
     Args:
         stream: uint64, see :func:`streams`; broadcast with ``places``.
         purpose: one of :class:`Purpose`.
-        places: int in [0, 2^32), which numbers.
+        places: int in [0, 2^32), places of the numbers in the stream.
     """
     address = np.asarray(places).astype(np.uint64) + np.uint64((purpose << 32) + 1)
     return (mix(stream + address * _GAMMA) >> _UNUSED_BITS) * _STEP

@@ -37,7 +37,7 @@ class Replacements(NamedTuple):
 
 
 class SwitchedBatch(NamedTuple):
-    """Sentences before and after the switch, one behind another."""
+    """Sentences before and after the replacement, one after another in flat arrays."""
 
     target: np.ndarray  # (N,) int64, X
     lengths: np.ndarray  # (B,) int64
@@ -49,19 +49,18 @@ class SwitchedBatch(NamedTuple):
 
 
 class CodeSwitchingDataset(EpochDataset):
-    """Sentences of all languages in turns.
+    """Sentences of all languages, interleaved; their words are replaced anew in every epoch.
 
-    With two languages, item 2i is sentence i of the first, and 2i + 1 sentence i of the second; the
-    end belongs to the one with more sentences.
+    With two languages, item 2i is sentence i of the first, and 2i + 1 sentence i of the second.
+    What the longer text has more follows at the end.
 
-    The source is the pieces, ``</s>`` and the language's id, with some words replaced; the target
-    is the same without replacements; the decoder's input begins with the language's id. That is
-    mBART's order.
+    The target is the pieces, ``</s>`` and the language's id; the source is the same with some words
+    replaced; the decoder's input begins with the language's id. That is mBART's order.
 
     Args:
         texts: the sentences of each language.
-        table: neighbours of the words' entries.
-        switching: how words are replaced.
+        table: neighbours of all entries.
+        switching: options of the noise.
         dictionary: of all languages.
         left_pad_source, left_pad_target: the side of the padding.
 
@@ -71,8 +70,8 @@ class CodeSwitchingDataset(EpochDataset):
         lengths: (N,) int64, tokens of the target.
         most_batches: batches per epoch, drawn at random; None = all.
 
-    Source: CSR Eq. 3, III-B a. The paper alternates the objectives of two languages; here each
-    batch has both.
+    Source: CSR Eq. 3, III-B a. The paper alternates between the two languages' objectives; here a
+    batch mixes both languages.
     """
 
     def __init__(
@@ -204,7 +203,7 @@ class CodeSwitchingDataset(EpochDataset):
     def ordered_indices(self) -> np.ndarray:
         """Shuffle, then sort by the lengths of target and longest source. (N,) int64.
 
-        So every epoch has as many batches.
+        The lengths come in the same order in every epoch, so that each has as many batches.
         """
         order = epoch_rng(self.seed, self.epoch, Purpose.ORDER).permutation(len(self))
         return order[np.lexsort((self.sizes[order], self.lengths[order]))]
@@ -212,9 +211,12 @@ class CodeSwitchingDataset(EpochDataset):
     def filter_indices_by_size(
         self, indices: np.ndarray, max_sizes: Any
     ) -> Tuple[np.ndarray, List[int]]:
-        """Return the items that stay, and those whose target is, or source may get, too long.
+        """Split indices into items that fit the limits and longer ones.
 
-        ``max_sizes``: limits of source and target, or one for both.
+        A source has the longest length that it can get.
+
+        Args:
+            max_sizes: limits of source and target, or one for both.
         """
         return data_utils.filter_paired_dataset_indices_by_size(
             self.sizes, self.lengths, indices, max_sizes
@@ -225,7 +227,7 @@ class CodeSwitchingDataset(EpochDataset):
         return int(self.sizes[index]), int(self.lengths[index])
 
     def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[np.ndarray]:
-        """Form fairseq's batches; draw ``most_batches`` of them for the epoch if that is set."""
+        """Make batches as fairseq does; if there are more than ``most_batches``, draw so many."""
         batches = list(super().batch_by_size(indices, *limits, **options))
         if self.most_batches is None or len(batches) <= self.most_batches:
             return batches
@@ -236,14 +238,19 @@ class CodeSwitchingDataset(EpochDataset):
 def replace_words(
     target: np.ndarray, lengths: np.ndarray, replacements: Replacements, table: NeighbourTable
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """Write neighbours in place of words: targets (N,) and lengths (B,) become sources.
+    """Make sources of targets: write neighbours in place of words.
 
-    Returns the sources, (M,) int64, and their lengths, (B,) int64.
+    Args:
+        target: (N,) int64, targets one after another.
+        lengths: (B,) int64, tokens of each target.
+
+    Returns:
+        The sources, (M,) int64, and their lengths, (B,) int64.
     """
     first, neighbour = replacements.first, replacements.neighbour
     pieces = table.starts[neighbour + 1] - table.starts[neighbour]  # K, of the neighbours
-    # N, how often each token is written; the first of a replaced word makes room for the neighbour.
-    times = np.ones(len(target), dtype=np.int64)
+    # How often each token is written: the first of a replaced word makes room for the neighbour.
+    times = np.ones(len(target), dtype=np.int64)  # N
     times[ranges(first, replacements.pieces.astype(np.int64))] = 0
     times[first] = pieces
     source = np.repeat(target, times)  # M
@@ -261,11 +268,11 @@ def longest_sources(text: SwitchText, table: NeighbourTable, ratio: float) -> np
     growth = np.zeros(0, dtype=np.int64)
     if len(text.entries):
         growth = np.maximum(table.longest[text.entries] - text.pieces, 0)  # W
-    # Rounded first, as the budget is.
+    # np.round: as in ``noise.budgets``.
     budget = np.ceil(np.round(ratio * text.words, 9)).astype(np.int64)
     most = np.minimum(budget, text.covered)  # R, words replaced
     sentence = np.repeat(np.arange(len(most)), text.covered)  # W
-    order = np.lexsort((-growth, sentence))
+    order = np.lexsort((-growth, sentence))  # W, of each sentence the largest growth first
     rank = np.arange(len(growth)) - np.repeat(row_starts(text.covered)[:-1], text.covered)  # W
     largest = rank < most[sentence]
     weights = growth[order][largest]

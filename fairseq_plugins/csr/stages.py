@@ -13,18 +13,19 @@ logger = logging.getLogger(__name__)
 
 
 class Stages(NamedTuple):
-    """The length of the first stage, in batches of each epoch."""
+    """Tells which epochs belong to the first stage, and how many batches the last of them has."""
 
     updates: int  # of the first stage, at least 1
     update_freq: Sequence[int]  # batches per update, by epoch; the last holds for all later epochs
     shards: int = 1  # processes that share the batches of an epoch
-    # --skip-remainder-batch: an epoch's last batch is left out, and updates of fewer batches
+    # --skip-remainder-batch: fairseq leaves out an epoch's last batch, and a last update that would
+    # have fewer batches than the others
     skips_remainder: bool = False
 
     def batches(self, epoch: int, count_batches: Callable[[int], int]) -> Optional[int]:
         """Count the restore batches of an epoch, for all processes.
 
-        It is a function of the epoch, so that a resumed run needs to know nothing else.
+        Earlier epochs are counted anew, so that a resumed run needs no state.
 
         Args:
             epoch: counted from 1.
@@ -44,7 +45,7 @@ class Stages(NamedTuple):
         if remaining < self._updates(epoch, count_batches(epoch)):
             batches = remaining * self._update_freq(epoch) + int(self.skips_remainder)
             return batches * self.shards
-        # All processes get equally many: what remains when batches are dealt out is left out.
+        # All processes get equally many batches: the remainder of the division is left out.
         return count_batches(epoch) // self.shards * self.shards
 
     def _update_freq(self, epoch: int) -> int:
@@ -67,7 +68,7 @@ class Stages(NamedTuple):
 
 
 class StagedDataset(FairseqDataset):
-    """Stands for the training set of a run of two stages; ``translation`` is the second one's."""
+    """Placeholder for the training set of a run of two stages; holds that of the second stage."""
 
     def __init__(self, translation: FairseqDataset):
         self.translation = translation
@@ -84,10 +85,15 @@ class StageSwitch:
         self.has_warned = False
 
     def begin_step(self, is_restore: bool, update_num: int, optimizer: Any) -> None:
-        """Prepare a batch, which ``update_num`` updates precede.
+        """Reset the optimizer if the second stage begins, and check the stage of a batch.
 
-        The reset happens for each batch of the switching update. No update lies between them, so
-        that this is one reset, also after a resume.
+        The reset is repeated for each batch of the second stage's first update (--update-freq).
+        The optimizer makes no step between them, so that this equals one reset, also after a
+        resume.
+
+        Args:
+            is_restore: True = the batch is of the first stage.
+            update_num: updates made so far.
         """
         if update_num == self.restore_updates:
             reset_moments(optimizer.optimizer)

@@ -2,7 +2,6 @@
 
 import logging
 import os
-from itertools import count
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq import utils
@@ -16,7 +15,7 @@ from sentencepiece import SentencePieceProcessor
 from ..common.data_bins import both_orders, check_dictionaries, is_training, load_monolingual
 from ..common.old_options import add_old_options, refuse_options
 from ..common.options import check_rules
-from ..common.own_run import OwnRun
+from ..common.own_run import TRANSLATION_CRITERIONS, OwnRun
 from .config import (
     AUTHORS_OPTIONS,
     LANGUAGE_RULES,
@@ -53,7 +52,7 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
     similar neighbours.
     """
 
-    criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
+    criterions = TRANSLATION_CRITERIONS
     cfg: CodeSwitchingRestoreConfig
 
     @classmethod
@@ -83,7 +82,7 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
 
     def __init__(self, cfg: CodeSwitchingRestoreConfig, src_dict: Dictionary, tgt_dict: Dictionary):
         super().__init__(cfg, src_dict, tgt_dict)
-        self._combine = False
+        self._combine = False  # what ``load_dataset`` got for the training set
         self._restore_sets: Dict[str, CodeSwitchingDataset] = {}  # by folder, the last one
         self._batch_counts: Dict[str, int] = {}  # by folder
         self._switch: Optional[StageSwitch] = None
@@ -99,24 +98,26 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
 
         With ``--restore-updates``, validation sets are the stock task's too.
         """
-        # fairseq-generate names no epoch, fairseq-validate does.
-        in_decoding = kwargs.get("task_cfg") is not None and epoch is None
-        epoch, in_training = epoch or 1, is_training(split, self.cfg.train_subset, kwargs)
-        if not in_decoding and self._switch is None:
-            folder = self._folder(epoch if in_training else 1)
+        # Both fairseq-generate and fairseq-validate pass task_cfg; only the latter names an epoch.
+        is_decoding = kwargs.get("task_cfg") is not None and epoch is None
+        trains = is_training(split, self.cfg.train_subset, kwargs)
+        epoch = epoch or 1
+        if not is_decoding and self._switch is None:
+            folder = self._folder(epoch if trains else 1)
             self.datasets[split] = self._load_restore(split, folder, combine)
             return
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
-        if in_training and not in_decoding:
+        if trains and not is_decoding:
             self._combine = combine
             self.datasets[split] = StagedDataset(self.datasets[split])
 
     def _folder(self, epoch: int) -> str:
+        """Return the folder of training data for an epoch; epochs go through them in turn."""
         paths = utils.split_paths(self.cfg.data)
         return str(paths[(epoch - 1) % len(paths)])
 
     def _load_restore(self, split: str, folder: str, combine: bool) -> CodeSwitchingDataset:
-        """Load the sentences of all languages, and look up their words."""
+        """Load the sentences of all languages, look up their words, and check the lexicons."""
         cfg, dictionary = self.cfg, self.src_dict
         languages = restore_languages(cfg)
         targets = [*languages, cfg.source_lang, cfg.target_lang]
@@ -153,6 +154,7 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
         return CodeSwitchingDataset(texts, entries.table(), switching, dictionary, *padding)
 
     def _word_encoder(self) -> WordEncoder:
+        """Read ``--sentencepiece-model``. Raises ValueError if it is missing or damaged."""
         path = self.cfg.sentencepiece_model
         if not os.path.isfile(path):
             raise ValueError(
@@ -168,25 +170,26 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
         return WordEncoder(model, self.src_dict)
 
     def _load_rows(self, split: str, folder: str, language: str, combine: bool) -> List[Any]:
-        """Load ``train`` and, if they are to be combined, ``train1``, ``train2`` ..."""
+        """Load a language's side of ``train`` and, to ``combine``, of ``train1``, ``train2`` ..."""
         pair = f"{self.cfg.source_lang}-{self.cfg.target_lang}"
         prefix = os.path.join(folder, split)
         prefixes = [prefix]
-        for number in count(1) if combine else ():
-            sides = (f"{language}-None", *both_orders(pair))
-            names = [f"{prefix}{number}.{side}.{language}.idx" for side in sides]
-            if not any(map(os.path.isfile, names)):
-                break
-            prefixes.append(f"{prefix}{number}")
+        while combine and self._has_part(f"{prefix}{len(prefixes)}", language, pair):
+            prefixes.append(f"{prefix}{len(prefixes)}")
         return [
             load_monolingual(part, language, [pair], self.src_dict, "--restore-langs")
             for part in prefixes
         ]
 
+    @staticmethod
+    def _has_part(prefix: str, language: str, pair: str) -> bool:
+        directions = (f"{language}-None", *both_orders(pair))
+        return any(os.path.isfile(f"{prefix}.{name}.{language}.idx") for name in directions)
+
     # ---- Two stages in one run. ----
 
     def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **options: Any) -> Any:
-        """Iterate as stock; an epoch of a :class:`StagedDataset` is of the stage that it is in."""
+        """Iterate as stock does; for :class:`StagedDataset`, over the data of the epoch's stage."""
         if not isinstance(dataset, StagedDataset):
             return super().get_batch_iterator(dataset, *args, **options)
         epoch = options.get("epoch", 1)
@@ -206,7 +209,7 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
         return super().get_batch_iterator(restore, *args, **options)
 
     def _restore_set(self, folder: str) -> CodeSwitchingDataset:
-        """Load the training set of the first stage, and keep the last one."""
+        """Load the first stage's training set in a folder; the last one loaded is cached."""
         if folder not in self._restore_sets:
             restore = self._load_restore(self.cfg.train_subset, folder, self._combine)
             self._restore_sets = {folder: restore}
@@ -239,7 +242,7 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
         *args: Any,
         **kwargs: Any,
     ) -> Tuple[Any, Any, Dict[str, Any]]:
-        """Train as stock; also prepare the switch of stages, and count the replaced words."""
+        """Train as stock; also reset the optimizer between stages, and count replaced words."""
         if self._switch is not None:
             self._switch.begin_step("switching" in sample, update_num, optimizer)
         loss, size, logs = super().train_step(

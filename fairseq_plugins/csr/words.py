@@ -1,6 +1,6 @@
 """Find the words in sentences of sentencepiece pieces.
 
-Sentences lie one behind another in flat arrays. Letters: N tokens, R sentences, W words.
+Sentences lie one after another in flat arrays. Letters: N tokens, R sentences, W words.
 """
 
 from typing import Container, List, NamedTuple, Sequence
@@ -12,23 +12,23 @@ from fairseq.data import Dictionary
 from ..ops.scripts import JOINERS, SPACELESS, WORD
 
 MARK = "▁"
-"""Sentencepiece's blank: the mark of a word's beginning."""
+"""Sentencepiece's symbol for a space: the mark of a word's beginning."""
 
 LONGEST = 64
-"""Pieces of the longest word that is looked up."""
+"""Most pieces of a word that is looked up."""
 
-# Joiners count as letters here: pieces are looked at one by one, and may begin with one.
+# Joiners count as letters here, because a piece may begin with one.
 _IS_WORD = regex.compile(rf"[{WORD}{JOINERS}]+")
 _HAS_SPACELESS = regex.compile(rf"[[{SPACELESS}]&&[{WORD}]]", flags=regex.V1)
 
 
 def is_word(text: str) -> bool:
-    """Return True for letters, marks, digits and zero-width joiners alone: a word or a part."""
+    """Return True if all characters are letters, combining marks, digits or zero-width joiners."""
     return _IS_WORD.fullmatch(text) is not None
 
 
 def is_spaceless(text: str) -> bool:
-    """Return True if a letter is of a script that puts no space between words.
+    """Return True if a character is of a script that puts no space between words.
 
     These are Chinese, Japanese, Thai, Lao, Khmer and Burmese.
     """
@@ -44,7 +44,7 @@ def row_starts(lengths: np.ndarray) -> np.ndarray:
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """List the places ``start .. start + length - 1`` of each row, one row behind another."""
+    """List the places ``start .. start + length - 1`` of each row, row after row."""
     shift = starts - (np.cumsum(lengths) - lengths)
     return np.repeat(shift, lengths) + np.arange(int(lengths.sum()))
 
@@ -56,12 +56,13 @@ class PieceTable(NamedTuple):
     """The pieces of a dictionary as parts of words; arrays are (V,) bool."""
 
     symbols: Sequence[str]
+    # "Letter" here: a character of :func:`is_word`.
     marked: np.ndarray  # begins with the mark
-    opens: np.ndarray  # its first character is of a word: continues one that is left open
-    closes: np.ndarray  # its last character is of a word, or it is the mark alone: leaves one open
-    pure: np.ndarray  # all characters are of a word, or the mark: may be part of a look-up
-    letters: np.ndarray  # has a character of a word
-    spaceless: np.ndarray  # has one of a script without spaces between words
+    begins_in_word: np.ndarray  # first character is a letter: may continue a word
+    ends_in_word: np.ndarray  # last character is a letter, or the mark alone: may be continued
+    pure: np.ndarray  # nothing but letters and the mark: may be part of a word that is looked up
+    letters: np.ndarray  # has a letter
+    spaceless: np.ndarray  # has a letter of a script without spaces between words
 
 
 def classify_pieces(dictionary: Dictionary) -> PieceTable:
@@ -75,8 +76,8 @@ def classify_pieces(dictionary: Dictionary) -> PieceTable:
     table = PieceTable(
         symbols,
         marked=np.array([symbol.startswith(MARK) for symbol in symbols]),
-        opens=np.array([is_word(text[:1]) for text in texts]),
-        closes=np.array([is_word(text[-1:]) or not text for text in texts]),
+        begins_in_word=np.array([is_word(text[:1]) for text in texts]),
+        ends_in_word=np.array([is_word(text[-1:]) or not text for text in texts]),
         pure=np.array([is_word(text) or symbol == MARK for text, symbol in zip(texts, symbols)]),
         letters=np.array([any(map(is_word, text)) for text in texts]),
         spaceless=np.array([is_spaceless(text) for text in texts]),
@@ -84,7 +85,8 @@ def classify_pieces(dictionary: Dictionary) -> PieceTable:
     unknown = dictionary.unk()
     for kinds in table[1:]:
         kinds[[dictionary.bos(), dictionary.pad(), dictionary.eos(), unknown]] = False
-    table.opens[unknown] = table.closes[unknown] = table.letters[unknown] = True
+    for kinds in (table.begins_in_word, table.ends_in_word, table.letters):
+        kinds[unknown] = True
     return table
 
 
@@ -97,10 +99,10 @@ def spell(table: PieceTable, pieces: np.ndarray) -> str:
 
 
 class SourceWords(NamedTuple):
-    """The source words of a lexicon, and the beginnings of longer ones."""
+    """The source words of a lexicon, and their proper prefixes."""
 
     words: Container[str]
-    beginnings: Container[str]
+    prefixes: Container[str]
 
 
 class Words(NamedTuple):
@@ -108,7 +110,7 @@ class Words(NamedTuple):
 
     starts: np.ndarray  # (W,) int64, first piece, counted through all sentences
     pieces: np.ndarray  # (W,) int64, at least 1
-    is_whole: np.ndarray  # (W,) bool, True = has characters of words alone: can be looked up
+    is_whole: np.ndarray  # (W,) bool, True = all its pieces are pure: can be looked up
 
 
 def find_words(
@@ -116,11 +118,11 @@ def find_words(
 ) -> Words:
     """Cut sentences into words.
 
-    A word is a run of pieces. It goes on as long as a piece has no mark, and the characters to both
-    sides of the cut are letters, marks, digits or joiners. Punctuation belongs to no word. A run
-    with a piece of letters and punctuation is one word that is never looked up. In scripts without
-    spaces a piece is a word, or as many pieces as the longest entry of the lexicon has that begins
-    there (from left to right).
+    A word is a run of pieces. It goes on as long as the next piece has no mark, and the characters
+    on both sides of the boundary are letters, combining marks, digits or joiners. Punctuation
+    belongs to no word. A run with a piece of letters and punctuation is one word that is never
+    looked up. In scripts without spaces, words are the longest entries of the lexicon, matched from
+    left to right; a piece where no entry begins is a word by itself.
 
     Args:
         tokens: (N,) int.
@@ -135,14 +137,14 @@ def find_words(
     begins_sentence[starts] = True
     may_join = ~table.marked[tokens] & ~begins_sentence[:-1]
     spaceless = table.spaceless[tokens]
-    joined = may_join & table.opens[tokens] & ~spaceless
-    joined[1:] &= (table.closes[tokens] & ~spaceless)[:-1]
-    spaceless &= table.pure[tokens]
+    joined = may_join & table.begins_in_word[tokens] & ~spaceless  # N, to the piece before
+    joined[1:] &= (table.ends_in_word[tokens] & ~spaceless)[:-1]
+    spaceless &= table.pure[tokens]  # only these take part in matches
     if spaceless.any():
         continues = spaceless & may_join
         continues[1:] &= spaceless[:-1]
         joined[_inside_entries(tokens, spaceless, continues, table, source)] = True
-    first = np.flatnonzero(~joined)
+    first = np.flatnonzero(~joined)  # of each run, also of runs of punctuation
     pieces = np.diff(first, append=len(tokens))
     is_text = np.logical_or.reduceat(table.letters[tokens], first)
     is_whole = np.logical_and.reduceat(table.pure[tokens], first) & (pieces <= LONGEST)
@@ -156,7 +158,7 @@ def _inside_entries(
     table: PieceTable,
     source: SourceWords,
 ) -> List[int]:
-    """List the pieces that continue a longest match in runs of spaceless scripts.
+    """List the tokens, in runs of spaceless scripts, that continue an entry of the lexicon.
 
     Args:
         spaceless: (N,) bool, True = a piece of a run.
@@ -182,6 +184,6 @@ def _longest_match(pieces: Sequence[str], source: SourceWords) -> int:
         text += piece
         if text in source.words:
             longest = length
-        if text not in source.beginnings:
+        if text not in source.prefixes:
             break
     return longest

@@ -11,5 +11,10 @@ Read beside the paper, in this order::
     temperature.py      3.2       ``translation_multi_temperature``: many language pairs
     mixing.py           3.3       ``translation_mixing``: against accidental translation
 
-The loss is fairseq's label-smoothed cross-entropy, the decoding fairseq's beam search.
+The paper has no numbered equations. The loss is fairseq's label-smoothed cross-entropy, the
+decoding fairseq's beam search.
+A checkpoint is a whole model: it needs no pretrained file any more. Those of
+``translation_multi_temperature`` also hold the languages in the order of their tags.
+A pretrained file with one row too many or too few is refused, unless ``--embedding-mismatch`` says
+otherwise; a masked LM's row of ``<mask>`` is dropped if the dictionary has no such entry.
 """

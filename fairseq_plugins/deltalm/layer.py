@@ -1,4 +1,4 @@
-"""The interleaved decoder layer: a feed-forward network (FFN) behind each attention."""
+"""The interleaved decoder layer: a feed-forward network (FFN) after each attention."""
 
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -29,7 +29,7 @@ class InterleavedDecoderLayer(TransformerDecoderLayerBase):
     see ``pretrained.py``. The names are those of the authors' checkpoints.
 
     Raises:
-        ValueError: an option of the stock layer that has no meaning here.
+        ValueError: one of the :data:`UNSUPPORTED` options is set.
 
     Source: DeltaLM section 2.2, Figure 2b.
     """
@@ -95,7 +95,7 @@ class InterleavedDecoderLayer(TransformerDecoderLayerBase):
         return self._feed_forward(x, self.fc1, self.fc2, self.final_layer_norm), weights, None
 
     def _weight_options(self, need_attn: bool, need_head_weights: bool) -> Dict[str, bool]:
-        """Ask for cross-attention weights; the stock decoder wants them by default in decoding."""
+        """Let cross-attention return its weights if asked to and, as in stock, in evaluation."""
         need_weights = need_attn or need_head_weights or (not self.training and self.need_attn)
         return {"need_weights": need_weights, "need_head_weights": need_head_weights}
 

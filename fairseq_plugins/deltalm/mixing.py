@@ -1,4 +1,4 @@
-"""Task ``translation_mixing``: translation, with batches of corrupted text among its own.
+"""Task ``translation_mixing``: translation, with batches of corrupted text mixed in.
 
 A model fine-tuned on English output alone answers in English whatever it is asked for ("accidental
 translation"). Corrupted text keeps the other languages alive. Its targets have no sentinels, so
@@ -25,7 +25,7 @@ from ..common.data_bins import (
     split_names,
 )
 from ..common.options import check_rules
-from ..common.own_run import OwnRun
+from ..common.own_run import TRANSLATION_CRITERIONS, OwnRun
 from ..common.sampling import Purpose, epoch_rng
 from .config import CORRUPTION_RULES, MIXING_RULES, TranslationMixingConfig
 from .span_corruption import (
@@ -44,13 +44,13 @@ logger = logging.getLogger(__name__)
 class MixedBatchesDataset(FairseqDataset):
     """A translation set with batches of corrupted texts, each batch of one kind.
 
-    An epoch is one pass over the translation set. The batches of corrupted texts are drawn without
-    repetition as long as they last, then again, with other noise. Indices from ``len(translation)``
-    on are corrupted texts, from ``len(self)`` on repeated ones.
+    An epoch is one pass over the translation set. Batches of corrupted texts are drawn without
+    repetition until all are used, then again, with other noise. Indices from ``len(translation)``
+    on are corrupted texts; from ``len(self)`` on they are the same texts again, with other noise.
 
     Args:
-        share: of the batches that are corrupted texts, in [0, 1).
-        max_sizes: longest uncorrupted text and longest target of it, in tokens.
+        share: share of the batches that are corrupted texts, in [0, 1).
+        max_sizes: most tokens of an uncorrupted text, and of its target.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class MixedBatchesDataset(FairseqDataset):
     ):
         self.translation, self.corrupted = translation, corrupted
         self.share, self.max_sizes, self.seed = share, max_sizes, seed
-        self.first = len(translation)  # index of the first corrupted text
+        self.first_text = len(translation)  # index of the first corrupted text
         self.epoch = 1
 
     def __len__(self) -> int:
-        return self.first + len(self.corrupted)
+        return self.first_text + len(self.corrupted)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose texts, noise and batches of an epoch."""
@@ -76,42 +76,42 @@ class MixedBatchesDataset(FairseqDataset):
         self.corrupted.set_epoch(epoch)
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
-        if index < self.first:
+        if index < self.first_text:
             return self.translation[index]
-        times, text = divmod(index - self.first, len(self.corrupted))
+        times, text = divmod(index - self.first_text, len(self.corrupted))
         return {**self.corrupted.repeated(text, times), "id": index}
 
     def __iter__(self) -> Iterator[Dict[str, Any]]:
-        """Iterate once; without this, iterating would go on with repeated texts for ever."""
+        """Iterate once. Python's own iteration would never end, because any index is valid."""
         return (self[index] for index in range(len(self)))
 
     def collater(self, samples: List[Dict[str, Any]], **options: Any) -> Dict[str, Any]:
-        """Collate as the set that all the samples come from."""
-        if samples and samples[0]["id"] >= self.first:
-            assert all(sample["id"] >= self.first for sample in samples), "a batch has one origin"
+        """Collate with the dataset that all the samples come from."""
+        if samples and samples[0]["id"] >= self.first_text:
+            assert all(item["id"] >= self.first_text for item in samples), "a batch has one origin"
             return self.corrupted.collater(samples)
         return self.translation.collater(samples, **options)
 
     def ordered_indices(self) -> np.ndarray:
-        """Return the translation set's order, as without mixing, then that of the texts. (N,)."""
-        texts = self.corrupted.ordered_indices() + self.first
+        """Order the translations as without mixing, then the corrupted texts. (N,) int64."""
+        texts = self.corrupted.ordered_indices() + self.first_text
         return np.concatenate([self.translation.ordered_indices(), texts])
 
     def _split(self, indices: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-        """Split indices into those of pairs and those of texts, each as its own set counts them."""
-        is_pair = indices < self.first
-        return indices[is_pair], indices[~is_pair] - self.first
+        """Split indices into those of the translation set and those of the corrupted texts."""
+        is_pair = indices < self.first_text
+        return indices[is_pair], indices[~is_pair] - self.first_text
 
     def filter_indices_by_size(
         self, indices: np.ndarray, max_sizes: Any
     ) -> Tuple[np.ndarray, List[int]]:
-        """Leave out what is too long for the model, and texts beyond their own limit."""
+        """Split indices into items that fit the model, texts also their own limit, and others."""
         pairs, texts = self._split(indices)
         pairs, long_pairs = self.translation.filter_indices_by_size(pairs, max_sizes)
         text_sizes = utils.resolve_max_positions(self.max_sizes, max_sizes)
         texts, long_texts = self.corrupted.filter_indices_by_size(texts, text_sizes)
-        long_indices = [*long_pairs, *(index + self.first for index in long_texts)]
-        return np.concatenate([pairs, texts + self.first]), long_indices
+        long_indices = [*long_pairs, *(index + self.first_text for index in long_texts)]
+        return np.concatenate([pairs, texts + self.first_text]), long_indices
 
     def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[np.ndarray]:
         """Batch each set by itself; the batches of texts are repeated or cut to their share."""
@@ -128,26 +128,29 @@ class MixedBatchesDataset(FairseqDataset):
         return [*pairs, *self._repeat(texts, count)]
 
     def _repeat(self, batches: List[np.ndarray], count: int) -> List[np.ndarray]:
-        """Draw ``count`` batches in random order; each round has its own indices, thus noise."""
+        """Draw ``count`` batches in random order; all are used once before any is used again.
+
+        Each round raises the indices by the number of texts, which gives them other noise.
+        """
         rng = epoch_rng(self.seed, self.epoch, Purpose.BATCHES)
         draws: List[np.ndarray] = []
         while len(draws) < count:
-            shift = self.first + len(self.corrupted) * (len(draws) // len(batches))
+            shift = self.first_text + len(self.corrupted) * (len(draws) // len(batches))
             order = rng.permutation(len(batches))[: count - len(draws)]
             draws += [np.asarray(batches[number]) + shift for number in order]
         return draws
 
     def num_tokens(self, index: int) -> int:
         """Count the tokens of an item, as ``--max-tokens`` counts them."""
-        if index < self.first:
+        if index < self.first_text:
             return int(self.translation.num_tokens(index))
-        return self.corrupted.num_tokens(index - self.first)
+        return self.corrupted.num_tokens(index - self.first_text)
 
     def size(self, index: int) -> Any:
-        """Return the sizes of an item, as the limits of a command count them."""
-        if index < self.first:
+        """Return the sizes of an item, as limits on the longest input count them."""
+        if index < self.first_text:
             return self.translation.size(index)
-        return self.corrupted.size(index - self.first)
+        return self.corrupted.size(index - self.first_text)
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
@@ -162,13 +165,13 @@ class TranslationMixingTask(OwnRun, TranslationTask):
     Validation and decoding are those of ``translation``.
     """
 
-    criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
+    criterions = TRANSLATION_CRITERIONS
     languages: List[str]
     sentinels: List[int]
 
     @classmethod
     def setup_task(cls, cfg: TranslationMixingConfig, **kwargs: Any) -> "TranslationMixingTask":
-        """Check the options, set up as stock does, and find the sentinels of what is mixed in."""
+        """Check the options, set up as stock does, and find the sentinels."""
         check_rules(cfg, MIXING_RULES)
         languages = split_names(cfg.mix_monolingual)
         check_once("--mix-monolingual", languages)
@@ -178,7 +181,7 @@ class TranslationMixingTask(OwnRun, TranslationTask):
         task.languages = languages
         if languages:
             task.check_shared_dictionary()
-        # Also where nothing is mixed in: the embeddings of a trained model have rows for them.
+        # Also without mixing (in decoding): the embeddings of a trained model have rows for them.
         task.sentinels = find_sentinels(task.src_dict, cfg.sentinels, cfg.add_sentinels)
         find_sentinels(task.tgt_dict, cfg.sentinels, cfg.add_sentinels)
         if languages:
@@ -187,7 +190,7 @@ class TranslationMixingTask(OwnRun, TranslationTask):
         return task
 
     def check_shared_dictionary(self) -> None:
-        """Raise ValueError for a second dictionary: corrupted text is source and target at once."""
+        """Raise ValueError unless there is one dictionary: texts are source and target at once."""
         folder = utils.split_paths(self.cfg.data)[0]
         origin = os.path.join(folder, f"dict.{self.cfg.source_lang}.txt")
         check_dictionaries(folder, [self.cfg.target_lang], self.src_dict, origin)

@@ -22,13 +22,13 @@ from ..common.options import (
 from ..common.stock_layout import wrapped
 from .config import ARCHITECTURES, MODEL_CHOICES, MODEL_RULES, DeltaLMOptions
 from .layer import InterleavedDecoderLayer
-from .pretrained import fill_from_deltalm, fill_from_masked_lm
+from .pretrained import fill_from_deltalm, fill_from_masked_lm, is_vanilla
 
 FILLS = {
     "pretrained_deltalm_checkpoint": fill_from_deltalm,
     "init_from_mlm": fill_from_masked_lm,
 }
-"""Option that names a file -> function that fills a model from it."""
+"""Option that gives a file -> function that fills a model from it."""
 
 
 class InterleavedDecoder(TransformerDecoderBase):
@@ -43,7 +43,7 @@ class InterleavedDecoder(TransformerDecoderBase):
 class DeltaLMModel(FilledTransformer):
     """Encoder of XLM-R's shape and interleaved decoder; every parameter trains.
 
-    Every option of the stock transformer holds.
+    All options of the stock transformer apply.
 
     Source: DeltaLM section 2.2.
     """
@@ -54,7 +54,7 @@ class DeltaLMModel(FilledTransformer):
     def build_model(cls, args: Any, task: Any) -> "DeltaLMModel":
         """Build the model, then fill it from the pretrained file that ``args`` name, if any.
 
-        A checkpoint of the run makes that file superfluous: see :meth:`start_from`.
+        Once the run has a checkpoint, the file is not needed: see :meth:`start_from`.
 
         Raises:
             ValueError: a broken rule of ``config.py``, or a file that does not fit.
@@ -76,8 +76,7 @@ class DeltaLMModel(FilledTransformer):
     def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Module) -> nn.Module:
         """Build the interleaved decoder, or the stock one with ``--decoder-block vanilla``."""
         cfg = TransformerConfig.from_namespace(args)
-        is_vanilla = str(args.decoder_block) == "vanilla"
-        decoder_class = TransformerDecoderBase if is_vanilla else InterleavedDecoder
+        decoder_class = TransformerDecoderBase if is_vanilla(args) else InterleavedDecoder
         return decoder_class(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
 
 

@@ -1,9 +1,9 @@
 """Fill a DeltaLM from a masked LM or a DeltaLM file; the log names the source of every tensor.
 
-A file is renamed by one table, fitted to the dictionary and loaded strictly. If it has other rows
-than the dictionary has entries, ``--embedding-mismatch`` decides: ``error`` refuses it, ``extend``
-gives random values to the entries beyond its rows, ``truncate`` leaves its last rows out. The row
-of ``<mask>`` is left out before if the dictionary has no such entry.
+The tensors of a file are renamed by one table, fitted to the dictionary and loaded strictly. If
+the dictionary has no ``<mask>``, that row of a masked LM is dropped. If the numbers of rows and of
+entries still differ, ``--embedding-mismatch`` decides: ``error`` refuses the file, ``extend`` gives
+random values to the entries beyond its rows, ``truncate`` drops its last rows.
 """
 
 from typing import Any, Dict, Tuple
@@ -13,10 +13,8 @@ from ..checkpoints.fitting import Filler, layer_sources
 from ..checkpoints.loading import LoadReport
 from ..checkpoints.masked_lm import read_masked_lm
 from ..checkpoints.pretrained import PretrainedFile
-from ..common.fit_options import fit_options, side_sizes
-from ..common.options import check_sizes
-
-SIDES = ("encoder", "decoder")
+from ..common.fit_options import CROSS_ATTENTION, fit_options, side_sizes
+from ..common.options import SIDES, check_sizes
 
 # Part of an encoder layer -> part of a decoder block. Layer 2b fills the bottom half of block b,
 # layer 2b + 1 its top half.
@@ -35,19 +33,17 @@ TOP_HALF = {
     "final_layer_norm": "final_layer_norm",
 }
 
-CROSS_ATTENTION = r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*"
-
 
 # ---- From a masked LM. ----
 
 
 def fill_from_masked_lm(model: Any, args: Any, path: str) -> LoadReport:
-    """Fill a random model from the masked LM of ``--init-from-mlm``; nothing stays random.
+    """Fill a model with random weights from the masked LM of ``--init-from-mlm``.
 
-    Only the cross-attention of ``--decoder-block vanilla`` has nothing to start from.
+    Every tensor is filled, except the cross-attention of ``--decoder-block vanilla``.
 
     Returns:
-        account of every tensor of the model.
+        Report that names the source of every tensor.
 
     Raises:
         ValueError: layers, sizes, positions or a dictionary that do not fit.
@@ -65,12 +61,13 @@ def fill_from_masked_lm(model: Any, args: Any, path: str) -> LoadReport:
 
 
 def from_masked_lm(masked_lm: PretrainedFile, args: Any, origin: str) -> Dict[str, str]:
-    """Map every tensor of a DeltaLM to the tensor of a masked LM that it starts as.
+    """Map every tensor of a DeltaLM to the tensor of a masked LM whose values it starts with.
 
     Encoder layer l takes layer l. Decoder block b takes self-attention and bottom FFN from layer
-    2b, cross-attention and top FFN from layer 2b + 1 (both from 0; "odd" and "even" in the paper,
-    which counts from 1). A vanilla layer b takes self-attention and FFN of layer b. Embeddings and
-    norms go along. The masked-LM head is left out: DeltaLM projects with the embedding alone.
+    2b, cross-attention and top FFN from layer 2b + 1 (counted from 0; "odd" and "even" in the
+    paper, which counts from 1). A vanilla layer b takes self-attention and FFN of layer b. Layer
+    norms and embeddings are mapped too. The masked-LM head is left out: DeltaLM projects with the
+    embedding alone.
 
     Raises:
         ValueError: an odd number of layers, or sizes other than the model's.
@@ -122,14 +119,14 @@ def fill_from_deltalm(model: Any, args: Any, path: str) -> LoadReport:
     The table of renames is ``checkpoints/bart.py``.
 
     Returns:
-        account of every tensor of the model.
+        Report that names the source of every tensor.
 
     Raises:
         ValueError: decoder blocks, sizes, positions or a dictionary that do not fit.
     """
     origin = f"--pretrained-deltalm-checkpoint {path}"
     pretrained = read_deltalm(path)
-    sizes = sizes_of(pretrained)
+    sizes = read_sizes(pretrained)
     is_interleaved = any(".fc3." in name for name in pretrained.tensors)
     if is_interleaved == is_vanilla(args):
         kind = "interleaved" if is_interleaved else "vanilla"
@@ -141,8 +138,8 @@ def fill_from_deltalm(model: Any, args: Any, path: str) -> LoadReport:
     return filler.load(pretrained.sources)
 
 
-def sizes_of(pretrained: PretrainedFile) -> Dict[str, int]:
-    """Return option -> value for the sizes that shapes tell: all but the number of heads."""
+def read_sizes(pretrained: PretrainedFile) -> Dict[str, int]:
+    """Read the sizes from the tensors' shapes: option -> value. Shapes do not show the heads."""
     sizes = {}
     for side in SIDES:
         stack = pretrained.stack_sizes(f"{side}.")

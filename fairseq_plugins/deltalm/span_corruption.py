@@ -1,6 +1,6 @@
 """Task ``span_corruption``: pre-train an encoder-decoder on texts and translation pairs.
 
-Text streams give the texts, the dataset corrupts them by ``spans.py``, the task reads the options.
+Text streams read the texts, the dataset corrupts them by ``spans.py``, the task reads options.
 
 Source: DeltaLM section 2.3, Figure 3.
 """
@@ -14,9 +14,10 @@ from fairseq.data import Dictionary, LanguagePairDataset, TokenBlockDataset, dat
 from fairseq.data.language_pair_dataset import collate
 from fairseq.tasks import register_task
 
-from ..common.data_bins import check_names, is_training, load_monolingual, split_names
+from ..common.data_bins import check_names, is_training, split_names
 from ..common.epoch_dataset import StreamDataset
 from ..common.options import check_rules
+from ..common.own_run import TRANSLATION_CRITERIONS
 from ..common.sampling import sampling_probabilities
 from ..common.shared_dictionary import SharedDictionaryTask
 from .config import PRETRAINING_RULES, CorruptionOptions, SpanCorruptionConfig
@@ -41,8 +42,8 @@ SHORTEST = 2
 class TextStream:
     """Texts of one language or pair, in the order of the files.
 
-    The ``</s>`` of a text are never corrupted: in a target they would tell the decoder to stop.
-    Texts of fewer than :data:`SHORTEST` tokens are left out: nothing can be learned from them.
+    A ``</s>`` is never corrupted: in a target it would tell the decoder to stop. Texts of fewer
+    than :data:`SHORTEST` tokens are left out: they cannot lose a token and keep one.
 
     Attributes:
         ratio: share of the tokens that are corrupted, in (0, 1).
@@ -62,7 +63,12 @@ class TextStream:
         return len(self.numbers)
 
     def read(self, index: int, rng: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
-        """Return a text, (S,) int64, and the rising places of its ``</s>``, the last one S − 1."""
+        """Read a text.
+
+        Returns:
+            Its tokens, (S,) int64, and the places of its ``</s>`` in ascending order, the last of
+            which is S − 1.
+        """
         raise NotImplementedError
 
 
@@ -72,9 +78,9 @@ class SentenceBlocks(TextStream):
     Args:
         sentences: indexable (S,) int64 tensors that end with ``</s>``.
         sizes: (M,) tokens of each, ``</s>`` counted.
-        block_size: most tokens of a block; only a longer sentence makes a longer block.
-        break_mode: ``--sample-break-mode``. With ``none`` blocks end anywhere, and ``</s>`` is
-            added within ``block_size``.
+        block_size: most tokens of a block; a sentence that is longer makes a block by itself.
+        break_mode: ``--sample-break-mode``. With ``none`` a block may end inside a sentence; it
+            then gets a ``</s>``, which counts in ``block_size``.
         pad, eos: ids.
         ratio: see :class:`TextStream`.
     """
@@ -94,10 +100,10 @@ class SentenceBlocks(TextStream):
         self.blocks = TokenBlockDataset(
             sentences, self.sizes, room, pad, eos, break_mode=break_mode
         )
-        # Not blocks.sizes, which are 16 bits wide whatever the longest sentence.
+        # Not blocks.sizes: they have 16 bits, too few for the longest sentences.
         start, end = self.blocks.slice_indices.astype(np.int64).T
         first, _, last = self.blocks.block_to_dataset_index.astype(np.int64).T
-        ends_with_eos = np.cumsum(self.sizes)[last] == end
+        ends_with_eos = np.cumsum(self.sizes)[last] == end  # else it ends inside a sentence
         separators = last - first
         super().__init__(ratio, end - start - separators - ends_with_eos, separators)
 
@@ -142,7 +148,7 @@ class SentencePairs(TextStream):
 
 
 class SpanCorruption(NamedTuple):
-    """Settings of the noise, which is a function of (seed, stream, epoch, index)."""
+    """Options of the noise, which is a function of (seed, stream, epoch, index)."""
 
     mean_span: float  # mean length of a span in tokens, at least 1
     sentinels: Sequence[int]  # ids, in order of use
@@ -156,9 +162,15 @@ class SpanCorruptionDataset(StreamDataset):
     Source and target end with ``</s>``. A text that is drawn twice in an epoch is corrupted in two
     ways, because the noise depends on its place in the epoch.
 
-    ``sizes`` is (N, 2) int64: the uncorrupted text with all its ``</s>``, which
-    ``--tokens-per-sample`` limits and no source exceeds; and the longest that its target can be, at
-    most one token more. For ``streams`` and ``probabilities`` see :class:`StreamDataset`.
+    Args:
+        streams, probabilities: see :class:`StreamDataset`.
+        dictionary: of all languages.
+        corruption: options of the noise.
+
+    Attributes:
+        sizes: (N, 2) int64, two lengths in tokens. The first is that of the uncorrupted text with
+            all its ``</s>``; ``--tokens-per-sample`` limits it, and no source is longer. The second
+            is the longest that the target can be, at most one more than the first.
     """
 
     def __init__(
@@ -175,7 +187,7 @@ class SpanCorruptionDataset(StreamDataset):
         super().__init__(streams, sizes, corruption.seed, probabilities)
 
     def _bounds(self, stream: TextStream) -> Tuple[np.ndarray, np.ndarray]:
-        """Bound a stream's texts: ``sizes`` (N, 2), and the longer of source and target (N,)."""
+        """Compute ``sizes`` (N, 2), and bounds of the longer of source and target (N,)."""
         noise, spans = count_spans(stream.tokens, stream.ratio, self.corruption.mean_span)
         spans = np.minimum(spans + stream.separators, noise)
         text = stream.tokens + stream.separators + 1
@@ -196,7 +208,7 @@ class SpanCorruptionDataset(StreamDataset):
         is_free = np.ones(len(tokens), dtype=bool)
         is_free[ends] = False
         mask = np.zeros(len(tokens), dtype=bool)
-        # A span that meets a </s> goes on behind it, as two spans.
+        # A span that meets a </s> goes on after it, and so becomes two spans.
         free = int(is_free.sum())
         mask[is_free] = draw_span_mask(free, stream.ratio, self.corruption.mean_span, rng)
         source, target = corrupt_spans(
@@ -209,14 +221,14 @@ class SpanCorruptionDataset(StreamDataset):
         }
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Make a translation batch, padded on the right; the decoder's input begins by ``</s>``."""
+        """Make a translation batch, right-padded; the decoder's input begins with ``</s>``."""
         return collate(samples, self.pad, self.eos, left_pad_source=False, left_pad_target=False)
 
     def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
         """Bound the longer of source and target. (N,) int64.
 
-        Exact unless spans meet a ``</s>`` between two sentences: each ``</s>`` adds one to both,
-        and all are counted here.
+        A span that a ``</s>`` cuts in two adds a sentinel to both. The bound counts such a cut at
+        every ``</s>`` between two sentences.
         """
         return self._lengths[self._drawn[indices]]
 
@@ -228,7 +240,7 @@ class SpanCorruptionDataset(StreamDataset):
     def filter_indices_by_size(
         self, indices: np.ndarray, max_sizes: Any
     ) -> Tuple[np.ndarray, List[int]]:
-        """Return the indices within (source, target) or a single limit, and those beyond it."""
+        """Split indices into texts within the limits (source, target; or one) and longer ones."""
         sizes = self.sizes[:, 0], self.sizes[:, 1]
         return data_utils.filter_paired_dataset_indices_by_size(*sizes, indices, max_sizes)
 
@@ -244,7 +256,7 @@ def corrupted_texts(
     """Build the dataset of some languages and pairs, and log a line for each.
 
     Args:
-        streams: by the name of the language or pair.
+        streams: name of the language or pair -> its texts.
         split: name of the split, for messages.
         temperature, pair_share: see ``sampling_probabilities``; no temperature = every text once.
 
@@ -272,13 +284,17 @@ def corrupted_texts(
 
 def monolingual_blocks(cfg: CorruptionOptions, text: Any, dictionary: Dictionary) -> SentenceBlocks:
     """Pack the sentences of ``load_monolingual`` as the options say."""
-    packing = (cfg.tokens_per_sample, str(cfg.sample_break_mode))
-    edges = (dictionary.pad(), dictionary.eos())
-    return SentenceBlocks(text, text.sizes, *packing, *edges, cfg.mask_prob)
+    break_mode, pad, eos = str(cfg.sample_break_mode), dictionary.pad(), dictionary.eos()
+    return SentenceBlocks(
+        text, text.sizes, cfg.tokens_per_sample, break_mode, pad, eos, cfg.mask_prob
+    )
 
 
 def monolingual_demand(cfg: CorruptionOptions) -> Demand:
-    """Bound the sentinels of monolingual text; an input of one sentence has no ``</s>`` inside."""
+    """Describe the monolingual texts that may need the most sentinels.
+
+    With break mode ``eos`` a text is one sentence, which has no ``</s>`` inside.
+    """
     separators = 0 if str(cfg.sample_break_mode) == "eos" else cfg.tokens_per_sample
     return Demand("--mask-prob", cfg.mask_prob, cfg.tokens_per_sample, separators)
 
@@ -293,7 +309,7 @@ class SpanCorruptionTask(SharedDictionaryTask):
     Source: DeltaLM section 2.3. The sampling of languages and pairs is ours.
     """
 
-    criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
+    criterions = TRANSLATION_CRITERIONS
 
     def __init__(self, cfg: SpanCorruptionConfig, dictionary: Dictionary, sentinels: Sequence[int]):
         super().__init__(cfg, dictionary)
@@ -301,7 +317,11 @@ class SpanCorruptionTask(SharedDictionaryTask):
 
     @classmethod
     def setup_task(cls, cfg: SpanCorruptionConfig, **kwargs: Any) -> "SpanCorruptionTask":
-        """Check the options, and find enough sentinels in the dictionary of all languages."""
+        """Check the options, and find the sentinels in the dictionary of all languages.
+
+        Raises:
+            ValueError: a broken rule, or fewer sentinels than a text may need.
+        """
         pairs, languages = split_names(cfg.pairs), split_names(cfg.monolingual)
         check_rules(cfg, PRETRAINING_RULES)
         check_names(pairs, languages, cfg.pair_share)
@@ -310,23 +330,22 @@ class SpanCorruptionTask(SharedDictionaryTask):
         logger.info(f"dictionary: {len(dictionary)} types, {len(sentinels)} of them sentinels")
         demands = [monolingual_demand(cfg)] if languages else []
         if pairs:
-            ratio = ("--pair-mask-prob", cfg.pair_mask_prob)
-            demands.append(Demand(*ratio, cfg.tokens_per_sample, separators=1))
+            longest = cfg.tokens_per_sample
+            demands.append(Demand("--pair-mask-prob", cfg.pair_mask_prob, longest, separators=1))
         check_sentinels(sentinels, cfg.sentinels, cfg.mean_span, demands)
         return cls(cfg, dictionary, sentinels)
 
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
-        """Build the split: sampled for training, every text once otherwise."""
+        """Build the dataset of a split: sampled for training, else every text once."""
         cfg = self.cfg
         streams: Dict[str, TextStream] = {}
         for pair in self.pairs:
             sides = self.sides(split, pair)
             streams[pair] = SentencePairs(sides, [side.sizes for side in sides], cfg.pair_mask_prob)
         for language in self.languages:
-            place = (self.prefix(split), language, self.pairs)
-            text = load_monolingual(*place, self.dictionary, "--monolingual")
+            text = self.text(split, language)
             streams[language] = monolingual_blocks(cfg, text, self.dictionary)
         corruption = SpanCorruption(
             cfg.mean_span, self.sentinels, cfg.seed, not cfg.no_target_sentinels
@@ -342,9 +361,14 @@ class SpanCorruptionTask(SharedDictionaryTask):
         self, src_tokens: List[Any], src_lengths: List[int], constraints: Optional[Any] = None
     ) -> LanguagePairDataset:
         """Build the dataset of raw sentences with sentinels, for ``fairseq-interactive``."""
-        options = {"tgt_dict": self.dictionary, "left_pad_source": False}
-        sources = (src_tokens, src_lengths, self.dictionary)
-        return LanguagePairDataset(*sources, constraints=constraints, **options)
+        return LanguagePairDataset(
+            src_tokens,
+            src_lengths,
+            self.dictionary,
+            tgt_dict=self.dictionary,
+            left_pad_source=False,
+            constraints=constraints,
+        )
 
     def max_positions(self) -> Tuple[int, int]:
         """Return the longest uncorrupted input, and the longest target of such an input."""

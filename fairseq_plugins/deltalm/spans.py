@@ -19,8 +19,8 @@ def count_spans(lengths: Any, ratio: float, mean_span: float) -> Tuple[np.ndarra
 
     Tokens are round(ratio · length), at least 1 and at most length − 1. Spans are
     round(tokens / mean_span), at least 1, and at most as many as have a token each and an intact
-    token between two of them. Halves are rounded to the even number. Neither falls as the length
-    grows.
+    token between two of them. Halves are rounded to the even number. A longer text never has fewer
+    of either.
 
     Args:
         lengths: () or (N,) int, at least 2.
@@ -28,7 +28,7 @@ def count_spans(lengths: Any, ratio: float, mean_span: float) -> Tuple[np.ndarra
         mean_span: tokens of a span on average, at least 1; the paper has 3.
 
     Returns:
-        tokens and spans, int64 of the shape of ``lengths``.
+        Numbers of tokens and of spans, int64 of the shape of ``lengths``.
     """
     lengths = np.asarray(lengths, dtype=np.int64)
     noise = np.minimum(np.maximum(np.round(lengths * ratio).astype(np.int64), 1), lengths - 1)
@@ -37,12 +37,15 @@ def count_spans(lengths: Any, ratio: float, mean_span: float) -> Tuple[np.ndarra
 
 
 def most_spans(length: int, ratio: float, mean_span: float, separators: int) -> int:
-    """Count the spans of the worst text: a separator is never corrupted and cuts a span in two.
+    """Compute the most spans that a text can have.
+
+    A separator (a ``</s>`` between two sentences) is never corrupted, so it may cut a span in two.
 
     Args:
         length: tokens of the longest text with its separators, without the last ``</s>``.
         separators: the most separators that may be among them.
     """
+    # Each separator allows one more cut, but leaves one token fewer to corrupt: try all numbers.
     cuts = np.arange(max(min(separators, length - 2), 0) + 1)
     noise, spans = count_spans(length - cuts, ratio, mean_span)
     return int(np.minimum(spans + cuts, noise).max())
@@ -52,11 +55,10 @@ def most_spans(length: int, ratio: float, mean_span: float, separators: int) -> 
 
 
 def draw_span_mask(length: int, ratio: float, mean_span: float, rng: Any) -> np.ndarray:
-    """Draw one of all masks with the counts of :func:`count_spans`, each equally likely.
+    """Draw a mask with the counts of :func:`count_spans`; all such masks are equally likely.
 
     A span has at least one token, and so has the gap between two spans; the gaps before the first
-    and behind the last one may be empty. T5's code always keeps the first token and corrupts the
-    last.
+    and after the last may be empty. T5's code always keeps the first token and corrupts the last.
 
     Args:
         length: at least 2: a token to corrupt and one that stays.
@@ -88,21 +90,21 @@ def _draw_parts(total: int, parts: int, rng: Any) -> np.ndarray:
 def corrupt_spans(
     tokens: np.ndarray, mask: np.ndarray, sentinels: Sequence[int], target_sentinels: bool = True
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """Replace span number i by sentinel number i; the target tells what was there.
+    """Replace span i by sentinel i; the target lists each sentinel with the tokens of its span.
 
     ``a b c d e f`` with ``b c`` and ``e`` corrupted gives the source ``a <0> d <1> f`` and the
     target ``<0> b c <1> e``. No sentinel follows the last span: the T5 paper closes the target with
-    one more, its code does not, and DeltaLM's Figure 3 leaves it open. The ``</s>`` that the
-    dataset appends says the same.
+    one more, its code does not, nor does DeltaLM's Figure 3. The ``</s>`` that the dataset appends
+    marks the end.
 
     Args:
         tokens: (S,) int64.
-        mask: (S,) bool, True = corrupted; neighbours are one span.
+        mask: (S,) bool, True = corrupted; adjacent corrupted tokens are one span.
         sentinels: ids in order of use, at least as many as spans.
         target_sentinels: False leaves them out of the target (DeltaLM section 3.3).
 
     Returns:
-        source and target, int64.
+        Source and target, int64.
     """
     is_first = mask.copy()
     is_first[1:] &= ~mask[:-1]
@@ -123,14 +125,16 @@ def corrupt_spans(
 
 
 def find_sentinels(dictionary: Dictionary, template: str, add: int = 0) -> List[int]:
-    """Return the ids of the sentinels, counted from 0 until one is missing.
+    """Return the ids of all sentinels, numbered from 0 until a number is missing.
 
     Args:
-        dictionary: gets ``add`` sentinels at its end, unless it comes with sentinels.
+        dictionary: changed if ``add`` is not 0.
         template: spelling of a sentinel, with ``{}`` for its number.
+        add: sentinels that are first added at the end of a dictionary without any.
 
     Raises:
-        ValueError: no ``{}``, a negative number, or sentinels to add that are there already.
+        ValueError: a template without ``{}``, a negative ``add``, or sentinels to add to a
+            dictionary that has some.
     """
     if template.format(0) == template.format(1):
         raise ValueError(
@@ -152,24 +156,24 @@ def find_sentinels(dictionary: Dictionary, template: str, add: int = 0) -> List[
 
 
 class Demand(NamedTuple):
-    """Texts of one kind, for which the sentinels must suffice."""
+    """Describe texts of one kind, for which the sentinels must suffice."""
 
-    option: str  # that gives the ratio, for messages
+    option: str  # option that gives the ratio, for messages
     ratio: float  # share of tokens corrupted, in (0, 1)
     tokens: int  # ``--tokens-per-sample``, the longest text with every ``</s>`` in it
     separators: int  # the most ``</s>`` between its sentences
 
     def spans(self, mean_span: float) -> int:
-        """Count the spans of the worst text."""
+        """Compute the most spans, and so sentinels, that such a text can have."""
         return most_spans(self.tokens - 1, self.ratio, mean_span, self.separators)
 
 
 def check_sentinels(
     sentinels: Sequence[int], template: str, mean_span: float, demands: Sequence[Demand]
 ) -> None:
-    """Raise ValueError for fewer sentinels than the worst text can need.
+    """Raise ValueError if a text may need more sentinels than there are.
 
-    The message names the options that make it need so many, and the remedy.
+    The message names the options that the need depends on, and the remedy.
     """
     worst = max(demands, key=lambda demand: demand.spans(mean_span))
     need = worst.spans(mean_span)

@@ -20,13 +20,14 @@ from ..checkpoints import read_checkpoint
 from ..checkpoints.starting import started_from
 from ..common.data_bins import both_orders, split_pair
 from ..common.options import flag, set_architecture
-from ..common.own_run import OwnRun
+from ..common.own_run import TRANSLATION_CRITERIONS, OwnRun
 from ..common.sampling import TemperatureDataset, TemperatureSchedule
 
 logger = logging.getLogger(__name__)
 
 OPTION = "--sampling-temperature-schedule"
 STOCK_SAMPLING = {"sampling_method": "concat", "sampling_temperature": 1.5}
+"""Defaults of the stock task."""
 WEIGHTS = ("sampling_weights", "sampling_weights_from_file")
 LANGUAGES = "languages"  # in the state of the task, which checkpoints hold
 TAG_OPTIONS = {
@@ -35,21 +36,22 @@ TAG_OPTIONS = {
     "tags_used": "--encoder-langtok, --decoder-langtok (or --langtoks)",
     "replacing_bos_eos": "--lang-tok-replacing-bos-eos",
 }
-"""Entry of a checkpoint's languages -> options that it follows from, for messages."""
+"""Entry of the state ``languages`` -> options that decide it, for messages."""
 
 
 @register_task("translation_multi_temperature")
 class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
-    """fairseq's ``translation_multi_simple_epoch`` with one option more.
+    """fairseq's ``translation_multi_simple_epoch`` with a schedule of the sampling temperature.
 
-    Without that option the data are those of the stock task.
+    Without the schedule the data are those of the stock task.
 
-    Checkpoints hold the languages in their order and the use of their tags. The rows of the tags
-    follow from them: with another order the model would write another language. Decoding, resuming
-    (fairseq-fixed, not 0.12.2) and --finetune-from-model compare them.
+    Checkpoints hold the languages in their order and the use of their tags, because the order
+    decides which row of the embedding belongs to which tag. With another order the model would
+    write another language. Decoding, resuming (fairseq-fixed, not 0.12.2) and --finetune-from-model
+    compare them.
     """
 
-    criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
+    criterions = TRANSLATION_CRITERIONS
 
     @staticmethod
     def add_args(parser: Any) -> None:
@@ -64,19 +66,19 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
             "with --virtual-epoch-size (or --virtual-data-size) sentences. Implies "
             "--sampling-method temperature",
         )
-        # None tells what was not typed: the schedule must not overrule in silence what was.
+        # None = not typed. The schedule must not overrule a typed option without an error.
         parser.set_defaults(**dict.fromkeys(STOCK_SAMPLING))
 
     @classmethod
     def setup_task(cls, args: Namespace, **kwargs: Any) -> "TranslationMultiTemperatureTask":
-        """Check the options, set up as stock does, and compare languages with the start.
+        """Check the options, set up as stock, and compare languages with the starting checkpoint.
 
         Raises:
             ValueError: options that exclude each other, a pair without a dictionary, or a
                 checkpoint to start from that has other languages.
         """
         set_sampling(args)
-        # Stock reads a bool, which checkpoints have, as False.
+        # Stock evaluates these as text; a bool, which checkpoints have, would count as False.
         for name in ("left_pad_source", "left_pad_target"):
             setattr(args, name, str(getattr(args, name)))
         check_pairs(args)
@@ -101,7 +103,11 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
-        """Read a split; a schedule draws the training set. Raises ValueError for a missing pair."""
+        """Load a split; with a schedule, the training set is drawn anew in every epoch.
+
+        Raises:
+            ValueError: a pair has no data.
+        """
         self._check_data(split)
         if self.schedule is None or not self.training or split != self.args.train_subset:
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
@@ -125,9 +131,9 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
         )
 
     def _count_all_shards(self, split: str, combine: bool) -> None:
-        """Count the sentences of all folders of data.
+        """Tell the data manager how many sentences each data folder has.
 
-        Stock guesses those not read yet, so that a resumed run would draw other sentences.
+        Stock estimates those not loaded yet, so that a resumed run would draw other sentences.
         """
         manager = self.data_manager
         counts = manager.get_split_num_data_shards(split)
@@ -139,7 +145,7 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
                     sizes[number] = len(manager.load_a_dataset(combine=combine, **param))
 
     def _check_data(self, split: str) -> None:
-        """Raise ValueError for the first pair without data, where stock raises a KeyError."""
+        """Raise ValueError for the first pair without data; stock would raise a KeyError."""
         paths, pairs = self.data_manager.get_data_paths_and_lang_pairs(split)
         folders = utils.split_paths(paths["main"])
         if split != getattr(self.args, "train_subset", None):
@@ -159,7 +165,7 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
     # ---- Languages. ----
 
     def _describe_languages(self) -> Dict[str, Any]:
-        """Describe what the rows of the tags follow from, in plain values for checkpoints."""
+        """Return what decides the rows of the tags, in plain values for checkpoints."""
         rows = Dictionary()
         special = len(rows)
         args = self.args
@@ -176,7 +182,7 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
         """Raise ValueError if a checkpoint has other languages, another order or other tags.
 
         Args:
-            state: of the checkpoint's task; without languages it is accepted with a warning.
+            state: the checkpoint's task state; without languages it is accepted with a warning.
             origin: name of the checkpoint, for messages.
         """
         trained = state.get(LANGUAGES)
@@ -203,7 +209,7 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
         super().load_state_dict(state_dict)
 
     def get_checkpoint_dict(self) -> Dict[str, Any]:
-        """Return the state that fairseq hands back on resuming, unlike the task's own state."""
+        """Return the task's state in the form that fairseq passes to ``set_checkpoint_dict``."""
         return {type(self).__name__: self.state_dict()}
 
     def set_checkpoint_dict(self, state: Dict[str, Any]) -> None:
@@ -219,7 +225,11 @@ def _join(setting: Any) -> Any:
 
 
 def set_sampling(args: Namespace) -> None:
-    """Fill in how pairs are sampled. Raises ValueError for a schedule beside another way."""
+    """Set the stock sampling, or check that a schedule is the only option of sampling.
+
+    Raises:
+        ValueError: a schedule beside another option of sampling.
+    """
     schedule = getattr(args, "sampling_temperature_schedule", None)
     if not schedule:
         set_architecture(args, STOCK_SAMPLING)
@@ -261,7 +271,7 @@ def check_pairs(args: Namespace) -> None:
 def find_missing_file(folder: str, split: str, pair: str, training: bool) -> Optional[str]:
     """Return the first file that a pair lacks in a folder; None if it has all.
 
-    The files of the reverse direction count too, as in stock. Decoding needs no references.
+    The files of the reverse direction serve as well, as in stock. Decoding needs no references.
     """
     sides = pair.split("-")[: 2 if training else 1]
     missing = None

@@ -12,4 +12,10 @@ Read beside the paper, in this order::
     from_masked_lm.py  3         the start of both models from XLM-R
     dictionary_map.py  5.1       rows of a cut vocabulary; which of them is ``<mask>``
     translation.py     2.3, 5.1  fine-tuning and decoding in the authors' conventions
+
+Everything trains; with ``--freeze-backbone-updates`` only cross-attention does at first.
+A checkpoint of pre-training holds the whole model, its head and the row of ``<mask>``; one of
+translation holds the encoder-decoder with the layers and rows that it chose.
+A pretrained row of ``<mask>`` is dropped if the dictionary has no such entry. Other differences of
+rows are refused, unless ``--resized-dict-map`` or ``--embedding-mismatch`` says what to do.
 """

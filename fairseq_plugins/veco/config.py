@@ -8,6 +8,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from ..common.options import (
     EMBEDDING_POLICIES,
+    SIDES,
     XLMR_WIRING,
     Rule,
     check_choices,
@@ -19,7 +20,6 @@ from ..common.options import (
     sizes_of,
 )
 
-SIDES = ("encoder", "decoder")
 DECODER_LAYERS = 6
 """Decoder layers of a translator unless options say how many; the paper's main results have 6."""
 
@@ -76,16 +76,16 @@ ARCHITECTURES: Dict[str, Dict[str, Any]] = {
 # ---- Rules between options. ----
 
 
-def _is_refused(name: str, reason: str) -> Rule:
-    """Create the rule that an option is left out."""
+def _refuse(name: str, reason: str) -> Rule:
+    """Create the rule that an option must be left out."""
     return Rule(lambda o: getattr(o, name, None), f"{flag(name)} {{{name}}}: {reason}")
 
 
-def _is_encoders(decoder_option: str, encoder_option: str) -> Rule:
-    """Create the rule that an option of the decoder has the value of the encoder's."""
+def _require_equal(decoder_option: str, encoder_option: str) -> Rule:
+    """Create the rule that an option of the decoder has the value of the encoder's option."""
 
     def differs(options: Any) -> bool:
-        """Return True for another value; None passes."""
+        """Return True if the values differ; None passes."""
         setting = getattr(options, decoder_option, None)
         return setting is not None and setting != getattr(options, encoder_option)
 
@@ -97,28 +97,28 @@ def _is_encoders(decoder_option: str, encoder_option: str) -> Rule:
 
 
 RULES = tuple(
-    _is_refused(f"{side}_layers_to_keep", f"this model has --keep-{side}-layers instead")
+    _refuse(f"{side}_layers_to_keep", f"this model has --keep-{side}-layers instead")
     for side in SIDES
 )
 
 _SIZES = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
-_ALIKE = ("normalize_before", "learned_pos", *_SIZES)
+_EQUAL = ("normalize_before", "learned_pos", *_SIZES)
 _ONE_STACK = (
     "encoder and decoder are the same layers in pre-training, and all of them run; leave it out"
 )
 _WHOLE_STACK = "pre-training has the whole stack; choose layers when translating"
 PRETRAINING_RULES = (
-    *(_is_refused(f"{side}_layerdrop", _ONE_STACK) for side in SIDES),
-    _is_refused("no_cross_attention", _ONE_STACK),
-    _is_refused("cross_self_attention", _ONE_STACK),
-    _is_refused("adaptive_input", _ONE_STACK),
-    _is_refused("adaptive_softmax_cutoff", _ONE_STACK),
-    _is_refused("character_embeddings", _ONE_STACK),
-    *(_is_encoders(f"decoder_{name}", f"encoder_{name}") for name in _ALIKE),
-    _is_encoders("decoder_input_dim", "encoder_embed_dim"),
-    _is_encoders("decoder_output_dim", "encoder_embed_dim"),
-    _is_encoders("max_target_positions", "max_source_positions"),
-    *(_is_refused(f"keep_{side}_layers", _WHOLE_STACK) for side in SIDES),
+    *(_refuse(f"{side}_layerdrop", _ONE_STACK) for side in SIDES),
+    _refuse("no_cross_attention", _ONE_STACK),
+    _refuse("cross_self_attention", _ONE_STACK),
+    _refuse("adaptive_input", _ONE_STACK),
+    _refuse("adaptive_softmax_cutoff", _ONE_STACK),
+    _refuse("character_embeddings", _ONE_STACK),
+    *(_require_equal(f"decoder_{name}", f"encoder_{name}") for name in _EQUAL),
+    _require_equal("decoder_input_dim", "encoder_embed_dim"),
+    _require_equal("decoder_output_dim", "encoder_embed_dim"),
+    _require_equal("max_target_positions", "max_source_positions"),
+    *(_refuse(f"keep_{side}_layers", _WHOLE_STACK) for side in SIDES),
     Rule(
         lambda o: not o.no_scale_embedding,
         "--no-scale-embedding false: pre-training does not scale embeddings; leave it out",
@@ -133,7 +133,10 @@ _WIRING = {
     **{name: value for name, value in XLMR_WIRING.items() if not name.endswith("learned_pos")},
     "no_token_positional_embeddings": False,
 }
-"""XLM-R's wiring: a masked LM works with no other, and a pre-trained VECO is read as an XLM-R."""
+"""Wiring of models that start from a masked LM or are pre-trained: that of XLM-R.
+
+The weights of a masked LM work with no other, and a pre-trained VECO can be read as an XLM-R.
+"""
 
 
 # ---- Choice of layers. ----
@@ -144,15 +147,15 @@ class LayerChoice(NamedTuple):
 
     stack: int  # layers of the stack
     encoder: Tuple[int, ...]
-    decoder: Optional[Tuple[int, ...]]  # None = its last ones, as many as the decoder has
+    decoder: Optional[Tuple[int, ...]]  # None = the stack's last, as many as the decoder has
 
 
 def resolve(args: Any, pretrains: bool) -> LayerChoice:
-    """Fill and check the options, and choose the layers of encoder and decoder.
+    """Set defaults, check the options, and choose the layers of encoder and decoder.
 
     Args:
         args: options with the sizes of the architecture; changed.
-        pretrains: True for the task that pre-trains.
+        pretrains: True = the task pre-trains.
 
     Raises:
         ValueError: an option that breaks a rule.
@@ -172,7 +175,7 @@ def resolve(args: Any, pretrains: bool) -> LayerChoice:
 def _fill_defaults(args: Any, pretrains: bool) -> None:
     """Set the options whose default depends on others or on the task."""
     if getattr(args, "attention_dropout", None) is None:
-        # XLM-R's, or that of the authors' architecture (their script passes 0.1).
+        # As XLM-R; or as the authors' architecture (but their script passes 0.1).
         args.attention_dropout = 0.1 if pretrains else 0.0
     if getattr(args, "no_scale_embedding", None) is None:
         args.no_scale_embedding = pretrains or bool(args.init_from_mlm)
@@ -206,13 +209,13 @@ def parse_layers(text: str, stack: int, option: str) -> List[int]:
     """Read a choice among the layers of a pretrained stack, counted from 0.
 
     Args:
-        text: a list such as ``18,19,20``; ``last:6``; or ``every:4``, each 4th layer, ending with
-            the stack's last.
+        text: a list such as ``18,19,20``; ``last:6``; or ``every:4``, which is each 4th layer,
+            ending with the stack's last.
         stack: layers of the stack.
         option: name of the option, for messages.
 
     Raises:
-        ValueError: another form, a layer out of range or repeated, or not in increasing order.
+        ValueError: a text of another form, or a layer out of range, repeated or out of order.
 
     Source: VECO section 5.2 and table 4, the last n layers against every k-th.
     """

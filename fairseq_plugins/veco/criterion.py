@@ -11,6 +11,7 @@ from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from torch import Tensor
 
+from ..common.data_bins import has_repeats
 from ..common.options import check_range, option
 from ..common.summed_criterion import SummedCriterion, log_loss, total
 from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, linear_token_losses
@@ -61,6 +62,7 @@ class CrossSequenceMLMCriterion(SummedCriterion):
     ) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Compute the loss of a batch; see :meth:`VECODataset.collater`."""
         net_input = sample["net_input"]
+        # The tokens to predict: of the segments, and of the pairs in one row.
         segments = sample["target"][net_input["masked"]]  # N
         joint = segments[:0]
         if sample.get("joint_target") is not None:
@@ -70,7 +72,7 @@ class CrossSequenceMLMCriterion(SummedCriterion):
         def sum_losses(
             counts: Dict[str, int], hidden: Tensor, weight: Tensor, bias: Tensor
         ) -> Dict[str, Tensor]:
-            """Sum the losses of each objective, in nats; the logits exist in chunks alone."""
+            """Sum the losses of each objective, in nats; see :data:`~.model.Reduction`."""
             target = torch.cat([targets[name] for name in counts])
             nats = linear_token_losses(hidden, weight, bias, target, chunk_size=self.chunk_size).nll
             parts = nats.split(list(counts.values()))
@@ -89,7 +91,7 @@ class CrossSequenceMLMCriterion(SummedCriterion):
 
     @classmethod
     def log_sums(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Log total and objectives in bits per token; leave out what no batch had."""
+        """Log total and objectives in bits per token; skip objectives that no batch had."""
         log_loss(logging_outputs)
         for name in OBJECTIVES.values():
             if total(logging_outputs, f"{name}_tokens"):
@@ -97,19 +99,19 @@ class CrossSequenceMLMCriterion(SummedCriterion):
 
 
 def parse_objectives(text: str) -> Tuple[str, ...]:
-    """Split ``is,cs``. Raises ValueError for none, a repeated or an unknown one."""
+    """Split ``is,cs``. Raises ValueError for no, a repeated or an unknown objective."""
     objectives = tuple(name for name in text.split(",") if name)
-    has_repeats = len(set(objectives)) != len(objectives)
-    if not objectives or has_repeats or set(objectives) - set(OBJECTIVES):
+    if not objectives or has_repeats(objectives) or set(objectives) - set(OBJECTIVES):
         valid = ",".join(OBJECTIVES)
         raise ValueError(f"--objectives must be some of {valid}, each once; got {text!r}")
     return objectives
 
 
 def _check_against_task(objectives: Tuple[str, ...], task: Any) -> None:
-    """Raise ValueError for objectives that train nothing.
+    """Raise ValueError for objectives that the task's data or options do not allow.
 
-    Without CS-MLM cross-attention has no gradient, for which some backends wait.
+    Without ``cs`` cross-attention has no gradient: it cannot train alone, and some backends would
+    wait for its gradient.
     """
     typed = f"--objectives {','.join(objectives)}"
     if objectives == ("tlm",) and not getattr(task, "pairs", True):

@@ -9,6 +9,7 @@ from fairseq.data import data_utils
 from fairseq.data.iterators import EpochBatchIterator, ShardedIterator
 from torch import Tensor
 
+from ..checkpoints.vocabulary import MASK
 from ..common.epoch_dataset import StreamDataset
 from ..common.sampling import Purpose, draw_texts, epoch_rng
 from ..ops.bert_masking import Replacements, choose_tokens, replace_tokens
@@ -29,24 +30,25 @@ class MaskedRow(NamedTuple):
 class VECODataset(StreamDataset):
     """Texts (x, y) of several streams, drawn anew in every epoch and masked on the fly.
 
-    Rows are ``<s> ... </s>``. No special symbol is masked, and at least one token of each segment
-    is. Every batch is monolingual or parallel. Indices from ``len(self)`` on are the same texts
-    again, with other noise.
+    Rows are ``<s> ... </s>``. Special symbols are never masked; at least one token of each segment
+    is. A batch is monolingual or parallel. Indices from ``len(self)`` on are the same texts again,
+    with other noise.
 
     Args:
-        streams: languages, then pairs; their order is part of the noise.
-        dictionary: has the pieces before ``<mask>``; entries behind it (symbols of languages) never
+        streams: languages, then pairs; the noise depends on their order.
+        dictionary: has the pieces before ``<mask>``; entries after it (symbols of languages) never
             replace a token.
         mask_prob: share of the tokens of a segment that are predicted, in (0, 1].
         probabilities: (K,) share of each language among the languages and of each pair among the
-            pairs. An epoch then has as many texts as there are of each kind, and batches of both
-            kinds in turn, as many as the larger kind has. None = every text once, monolingual
-            batches first.
+            pairs. An epoch then draws as many texts of each kind as there are, and its batches are
+            of both kinds in turn; the smaller kind's are repeated. None = every text once,
+            monolingual batches first.
 
     Attributes:
+        first_pair: number of monolingual texts, and so the index of the first pair.
         sizes: (N,) int64, tokens of a text in a batch, as ``--max-tokens`` and
-            ``--tokens-per-sample`` count them: twice the longer row. The row of both segments is
-            never longer.
+            ``--tokens-per-sample`` count them: twice the longer segment, which pads the other. The
+            row of both segments together is never longer.
 
     Source: VECO section 2.2, "the same mask strategy like BERT".
     """
@@ -65,14 +67,14 @@ class VECODataset(StreamDataset):
         self.first_pair = sum(len(stream) for stream in streams[: self.languages])
         self.mask_prob = mask_prob
         self.pad, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
-        mask = dictionary.index("<mask>")
+        mask = dictionary.index(MASK)
         self.replacements = Replacements(mask, dictionary.nspecial, mask)
         shares = None if probabilities is None else np.asarray(probabilities, dtype=float)
         sizes = [2 * stream.lengths.max(axis=1) for stream in streams]
         super().__init__(streams, sizes, seed, shares)
 
     def draw(self, rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
-        """Draw the texts of an epoch, monolingual ones first. (N,)."""
+        """Draw the texts of an epoch, each kind by itself, monolingual ones first. (N,) int64."""
         counts = np.diff(self._starts)
         draws = []
         for kind in (slice(0, self.languages), slice(self.languages, len(counts))):
@@ -106,12 +108,12 @@ class VECODataset(StreamDataset):
         """Make a batch of one kind.
 
         Returns:
-            ``net_input`` with ``src_tokens`` (2B, S) int64, right-padded, the first segments before
-            the second; ``src_lengths`` (2B,); ``masked``, the places of (2B, S) that are predicted;
-            ``joint_tokens`` (B, J) int64, ``<s> x </s> </s> y </s>`` with the same tokens masked,
-            and ``joint_masked``, places of (B, J), both None in a monolingual batch. ``target``
-            (2B, S) and ``joint_target`` (B, J) or None: the token that is predicted, padding
-            elsewhere.
+            A batch whose ``net_input`` has ``src_tokens`` (2B, S) int64, right-padded, all first
+            segments before all second ones; ``src_lengths`` (2B,); ``masked``, the places in
+            (2B, S) that are predicted; ``joint_tokens`` (B, J) int64, ``<s> x </s> </s> y </s>``
+            with the same tokens masked, and ``joint_masked``, the places in (B, J), both None in a
+            monolingual batch. ``target`` (2B, S) and ``joint_target`` (B, J) or None hold the
+            original token where it is predicted, padding elsewhere.
         """
         if not samples:
             return {}
@@ -148,9 +150,14 @@ class VECODataset(StreamDataset):
         }
 
     def _rows(self, flat: np.ndarray, lengths: np.ndarray) -> Tensor:
-        """Pad rows that lie one behind another; row k of every text before row k + 1.
+        """Pad rows that lie one after another: K rows of each of B texts.
 
-        ``lengths`` (B, K) of the K rows of each text. Returns (K B, S) int64.
+        Args:
+            flat: the rows, text by text.
+            lengths: (B, K) int64.
+
+        Returns:
+            (K B, S) int64: the first rows of all texts, then their second rows, and so on.
         """
         rows = np.full((*lengths.shape, int(lengths.max())), self.pad, dtype=np.int64)
         rows[np.arange(rows.shape[2]) < lengths[:, :, None]] = flat
@@ -173,7 +180,7 @@ class VECODataset(StreamDataset):
         return indices[fits], indices[~fits].tolist()
 
     def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> Batches:
-        """Make batches of one kind each: in turn if both kinds are sampled, else languages first.
+        """Make batches of one kind each: in turn if the epoch is sampled, else languages first.
 
         Raises:
             ValueError: all texts of a kind are too long.
@@ -199,30 +206,31 @@ class VECODataset(StreamDataset):
 def take_turns(kinds: Sequence[Batches], items: int, rng: np.random.Generator) -> Batches:
     """Order batches in turn: the first of each kind, the second of each kind, and so on.
 
-    Every kind gives as many batches as the largest has. Those of a smaller kind are used again, all
-    of them before any a third time; the last, incomplete round is drawn. Each time the indices of
-    such a batch are raised by ``items``, the length of the dataset, for noise of its own.
+    A smaller kind is repeated until it has as many batches as the largest: in whole rounds over all
+    its batches, then by a random choice of them. Each round raises the indices by ``items``, so
+    that repeated texts get other noise.
 
     Args:
         kinds: batches of each kind, at least one each.
+        items: length of the dataset.
     """
     count = max(len(batches) for batches in kinds)
     turns: List[Batches] = []
     for batches in kinds:
         rounds, remainder = divmod(count, len(batches))
-        last = sorted(rng.permutation(len(batches))[:remainder].tolist())
+        choice = sorted(rng.permutation(len(batches))[:remainder].tolist())
         uses = [(number, times) for times in range(rounds) for number in range(len(batches))]
-        uses += [(number, rounds) for number in last]
+        uses += [(number, rounds) for number in choice]
         turns.append([np.asarray(batches[number]) + times * items for number, times in uses])
     return [batch for turn in zip(*turns) for batch in turn]
 
 
 class AlternatingIterator(EpochBatchIterator):
-    """fairseq's iterator, whose shuffling leaves every batch in a place of its kind.
+    """fairseq's iterator, with a shuffle that keeps the kinds in turn.
 
-    Stock shuffles all batches of an epoch, also after a restart in the middle of one. Here the
-    batches of each kind are shuffled among themselves. Ranks are then dealt batches in turn, as in
-    stock, so that an update of two ranks sees both kinds.
+    Stock shuffles all batches of an epoch. Here the batches of each kind are shuffled among
+    themselves. As in stock, ranks then get batches in turn, so that an update of two ranks sees
+    both kinds.
 
     Attributes:
         kinds: batch i is of kind i % kinds.
@@ -232,7 +240,7 @@ class AlternatingIterator(EpochBatchIterator):
 
     @classmethod
     def wrap(cls, stock: EpochBatchIterator, kinds: int) -> "AlternatingIterator":
-        """Copy an iterator that was not used yet: same batches, seed, shard and workers."""
+        """Copy an unused iterator: same batches, seed, shard and workers."""
         iterator = cls.__new__(cls)
         iterator.__dict__.update(vars(stock))
         iterator.kinds = kinds
@@ -241,9 +249,9 @@ class AlternatingIterator(EpochBatchIterator):
     def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> List[Any]:
         """Order the batches of this shard; a function of (seed, epoch).
 
-        With ``--grouped-shuffling`` whole updates are shuffled: as many neighbouring batches as
-        there are shards, or twice as many if their number is odd. ``fix_batches_to_gpus`` has no
-        effect.
+        With ``--grouped-shuffling`` groups of neighbouring batches are shuffled. A group has as
+        many batches as there are shards, or twice as many if that number is odd, so that both
+        kinds are equally frequent in it. ``fix_batches_to_gpus`` has no effect.
         """
         batches = list(self.frozen_batches)
         if shuffle:
@@ -255,15 +263,17 @@ class AlternatingIterator(EpochBatchIterator):
         return list(ShardedIterator(batches, self.num_shards, self.shard_id, fill_value=[]))
 
     def _shuffle_within_kinds(self, batches: Batches) -> Batches:
+        """Shuffle the batches of each kind among their own places."""
         shuffled: Batches = list(batches)
         for kind in range(self.kinds):
-            of_kind = batches[kind :: self.kinds]
-            order = np.random.permutation(len(of_kind))
-            shuffled[kind :: self.kinds] = [of_kind[place] for place in order]
+            kind_batches = batches[kind :: self.kinds]
+            order = np.random.permutation(len(kind_batches))
+            shuffled[kind :: self.kinds] = [kind_batches[place] for place in order]
         return shuffled
 
     def _shuffle_groups(self, batches: Batches) -> Batches:
-        size = self.num_shards * self.kinds // math.gcd(self.num_shards, self.kinds)
+        """Shuffle groups of neighbouring batches; an incomplete group stays at the end."""
+        size = math.lcm(self.num_shards, self.kinds)
         count = len(batches) // size
         groups = [
             batches[place * size : (place + 1) * size] for place in np.random.permutation(count)

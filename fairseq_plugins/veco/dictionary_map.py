@@ -1,30 +1,30 @@
 """Dictionary map: which rows of a pretrained embedding the data's cut dictionary has.
 
 ``--resized-dict-map`` has a line per entry of the pretrained dict.txt: 1 = the entry stays. The
-four special symbols are not listed. ``<mask>`` is listed only if dict.txt lists it; otherwise it
-has the row behind the listed ones.
+four special symbols are not listed. ``<mask>`` is listed only if dict.txt lists it; otherwise its
+row follows the listed ones.
 """
 
 import re
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data import Dictionary
-from torch import Tensor
 
+from ..checkpoints.fitting import Filler
 from ..checkpoints.vocabulary import MASK
 
 SPECIAL_ROWS = 4
 """Rows of the symbols that every fairseq dictionary has and no dict.txt lists."""
 _ADDED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|madeupword\d+")
-"""Entries that a cut dictionary may have behind those that its map keeps."""
+"""Entries that a cut dictionary may have after those that its map keeps."""
 
 
 def read_dictionary_map(path: str) -> Tuple[bool, ...]:
     """Read ``--resized-dict-map``; True = the entry stays.
 
     Raises:
-        ValueError: unreadable, or a line that is neither 0 nor 1.
+        ValueError: the file cannot be read, or a line is neither 0 nor 1.
     """
     option = f"--resized-dict-map {path}"
     try:
@@ -41,13 +41,13 @@ def read_dictionary_map(path: str) -> Tuple[bool, ...]:
 
 
 def check_dictionary_map(kept_rows: Sequence[bool], dictionary: Dictionary, path: str) -> None:
-    """Compare a map with the data's dictionary.
+    """Compare the number of entries that a map keeps with the data's dictionary.
 
-    Beside the entries that the map keeps, a dictionary may have ``<mask>``, tags of languages and
-    padding at its end.
+    At its end the dictionary may have added entries: ``<mask>``, tags of languages, padding.
 
     Raises:
-        ValueError: the map keeps more entries than the dictionary has, or too few.
+        ValueError: the map keeps more entries than the dictionary has, or fewer than it has without
+            the added ones.
     """
     entries = dictionary.symbols[dictionary.nspecial :]
     added = 0
@@ -64,37 +64,31 @@ def check_dictionary_map(kept_rows: Sequence[bool], dictionary: Dictionary, path
 
 
 class MaskPlace(NamedTuple):
-    """Place of ``<mask>`` on both sides."""
+    """Place of ``<mask>`` in the data's dictionary and in the pretrained embedding."""
 
     entry: Optional[int]  # in the data's dictionary; None = it has none
     row: Optional[int]  # in the pretrained embedding; None = the file does not state it
 
-    @classmethod
-    def find(cls, dictionary: Any, row: Optional[int]) -> "MaskPlace":
-        """Look ``<mask>`` up in a dictionary. ``row``: see the attribute."""
-        return cls(dictionary.index(MASK) if MASK in dictionary else None, row)
 
-
-def cut_rows(
-    tensor: Tensor, kept_rows: Sequence[bool], mask: MaskPlace, name: str, origin: str
-) -> Tuple[Tensor, str]:
+def cut_rows(filler: Filler, name: str, kept_rows: Sequence[bool], mask_row: Optional[int]) -> None:
     """Keep the rows of the special symbols, of the entries that stay, and of ``<mask>``.
 
     Args:
-        tensor: (V, ...), pretrained.
+        filler: holds the pretrained tensors; changed, with a description of the change.
+        name: of the tensor (V, ...), which begins with its side.
         kept_rows: the map.
-        name, origin: of the tensor and its file, for messages.
-
-    Returns:
-        the rows, and a description of the change.
+        mask_row: pretrained row of ``<mask>``; None = the file does not state it.
 
     Raises:
-        ValueError: the map has another number of lines, or ``<mask>`` would change its place.
+        ValueError: the map has another number of lines, or ``<mask>`` would get another row.
     """
+    tensor, origin = filler.tensors[name], filler.origin
+    dictionary = getattr(filler.model, name.split(".")[0]).dictionary
+    mask = MaskPlace(dictionary.index(MASK) if MASK in dictionary else None, mask_row)
     listed = SPECIAL_ROWS + len(kept_rows)
-    # A row behind the listed ones is that of <mask>, unless the file states another.
-    has_row_behind = tensor.size(0) == listed + 1 and mask.row in (None, listed)
-    if tensor.size(0) != listed and not has_row_behind:
+    # One row after the listed ones is that of <mask>, unless the file states another row for it.
+    has_mask_row = tensor.size(0) == listed + 1 and mask.row in (None, listed)
+    if tensor.size(0) != listed and not has_mask_row:
         raise ValueError(
             f"--resized-dict-map has {len(kept_rows):,} lines, {name} of {origin} "
             f"{tensor.size(0):,} rows; valid here: {_valid_lines(tensor.size(0), mask)}; no map "
@@ -103,13 +97,13 @@ def cut_rows(
     rows = [*range(SPECIAL_ROWS)]
     rows += [row for row, stays in enumerate(kept_rows, SPECIAL_ROWS) if stays]
     change = f"{len(rows):,} of {tensor.size(0):,} rows (--resized-dict-map)"
-    if has_row_behind:
+    if has_mask_row:
         change += f", {'without' if mask.entry is None else 'with'} that of {MASK}"
         mask = mask._replace(row=listed)
         if mask.entry is not None:
             rows.append(listed)
     _check_mask(rows, mask, origin)
-    return tensor[torch.tensor(rows)], change
+    filler.tensors[name], filler.changes[name] = tensor[torch.tensor(rows)], change
 
 
 def _valid_lines(size: int, mask: MaskPlace) -> str:
@@ -125,7 +119,12 @@ def _valid_lines(size: int, mask: MaskPlace) -> str:
 
 
 def _check_mask(rows: List[int], mask: MaskPlace, origin: str) -> None:
-    """Raise ValueError unless ``<mask>``, and nothing else, gets the row of ``<mask>``."""
+    """Raise ValueError if ``<mask>`` gets another row than its own, or another entry gets its row.
+
+    Args:
+        rows: pretrained row of each entry of the data's dictionary. Entries after these, which may
+            include ``<mask>``, start at random.
+    """
     if mask.row is None:
         return
     place = rows.index(mask.row) if mask.row in rows else None
@@ -142,7 +141,7 @@ def _check_mask(rows: List[int], mask: MaskPlace, origin: str) -> None:
 
 
 def cut_entries(entries: Sequence[str], kept_rows: Sequence[bool], origin: str) -> List[str]:
-    """Keep the entries of the pretrained dictionary that stay; none if there is no dict.txt.
+    """List the entries of the pretrained dictionary that stay; none if there is no dict.txt.
 
     Raises:
         ValueError: the map has another number of lines than dict.txt.

@@ -7,26 +7,25 @@ from ..checkpoints.fitting import Filler, layer_sources
 from ..checkpoints.loading import LoadReport
 from ..checkpoints.masked_lm import read_masked_lm
 from ..checkpoints.pretrained import PretrainedFile
-from ..common.fit_options import fit_options, side_sizes
-from ..common.options import check_sizes
-from .config import SIDES, LayerChoice
-from .dictionary_map import MaskPlace, cut_entries, cut_rows
+from ..common.fit_options import CROSS_ATTENTION, fit_options, side_sizes
+from ..common.options import SIDES, check_sizes
+from .config import LayerChoice
+from .dictionary_map import cut_entries, cut_rows
 
 logger = logging.getLogger(__name__)
 
 _HEAD = ("bias", "dense.weight", "dense.bias", "layer_norm.weight", "layer_norm.bias")
-_RANDOM = (r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*",)
 
 
 def fill(model: Any, args: Any, path: str) -> LoadReport:
-    """Fill a random VECO, cross-attention aside, from the masked LM of ``--init-from-mlm``.
+    """Fill a VECO from the masked LM of ``--init-from-mlm``; cross-attention stays random.
 
     Args:
-        model: that translates or pre-trains.
+        model: for translation or pre-training, with random weights.
         args: options of the stock model.
 
     Returns:
-        account of every tensor of the model.
+        Report that names the source of every tensor.
 
     Raises:
         ValueError: sizes, positions, dictionary, its map or layers that do not fit.
@@ -40,8 +39,8 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     tensors = {name: masked_lm.tensors[source] for name, source in sources.items()}
     filler = Filler(model, tensors, fit_options(args), origin)
     for side in SIDES:
-        _fit_masked_lm(filler, side, masked_lm)
-    report = filler.load(sources, _RANDOM)
+        _fit_dictionary(filler, side, masked_lm)
+    report = filler.load(sources, (CROSS_ATTENTION,))
     unused = [name for name in masked_lm.tensors if name not in set(sources.values())]
     summary = LoadReport((), dropped=tuple(unused)).summary().splitlines()[-1]
     text = "%s: random: cross-attention of %d layers; of the file %s"
@@ -52,7 +51,7 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
 def _check_masked_lm(
     masked_lm: PretrainedFile, args: Any, choice: LayerChoice, origin: str
 ) -> None:
-    """Compare the sizes of the file with those of the model, whose stack has as many layers."""
+    """Raise ValueError unless the file has the sizes and layers of the model's pretrained stack."""
     layers = masked_lm.sizes["layers"]
     if layers != choice.stack:
         valid = "valid is as many (--keep-encoder-layers takes some of them)"
@@ -64,13 +63,16 @@ def _check_masked_lm(
 
 
 def _find_sources(model: Any, args: Any, masked_lm: PretrainedFile) -> Dict[str, str]:
-    """Map names in the model to names in the masked LM; a tied tensor has one source."""
+    """Map names in the model to names in the masked LM.
+
+    In pre-training the layers of both sides are the same tensors, which the encoder's names fill.
+    """
     choice: LayerChoice = model.choice
     decoder = choice.decoder
     if decoder is None:
         decoder = tuple(range(choice.stack - args.decoder_layers, choice.stack))
     if hasattr(model, "lm_head"):
-        decoder = ()  # in pre-training the decoder's layers are the encoder's
+        decoder = ()
     sources = layer_sources(masked_lm, "encoder", choice.encoder)
     sources.update(layer_sources(masked_lm, "decoder", decoder))
     if hasattr(model, "lm_head"):
@@ -78,15 +80,12 @@ def _find_sources(model: Any, args: Any, masked_lm: PretrainedFile) -> Dict[str,
     return sources
 
 
-def _fit_masked_lm(filler: Filler, side: str, masked_lm: PretrainedFile) -> None:
-    """Check the dictionary of a side, and drop the rows that it does not have."""
+def _fit_dictionary(filler: Filler, side: str, masked_lm: PretrainedFile) -> None:
+    """Check the dictionary of a side, and drop the rows whose entries it does not have."""
     kept_rows = filler.model.kept_rows
     if kept_rows is None:
         filler.check_dictionary(side, masked_lm.entries)
         filler.drop_mask_row(side, masked_lm.mask_row)
         return
     filler.check_dictionary(side, cut_entries(masked_lm.entries, kept_rows, filler.origin))
-    name = f"{side}.embed_tokens.weight"
-    mask = MaskPlace.find(getattr(filler.model, side).dictionary, masked_lm.mask_row)
-    rows, change = cut_rows(filler.tensors[name], kept_rows, mask, name, filler.origin)
-    filler.tensors[name], filler.changes[name] = rows, change
+    cut_rows(filler, f"{side}.embed_tokens.weight", kept_rows, masked_lm.mask_row)

@@ -1,10 +1,10 @@
 """VECO: a stack of variable blocks, as an encoder-decoder that translates and as one pre-trained.
 
 A block has self-attention and a feed-forward network always, cross-attention optionally (section
-2.1). It consists of two stock layers: ``encoder.layers[l]`` skips cross-attention, and
-``decoder.layers[l]`` has it. So the route decides: :meth:`VECOPretrainingModel.encode` runs the
-former, :meth:`VECOPretrainingModel.decode` the latter, and in pre-training both layers hold the
-same self-attention and feed-forward network.
+2.1). It consists of two stock layers: ``encoder.layers[l]`` has no cross-attention, and
+``decoder.layers[l]`` has it. In pre-training both layers hold the same self-attention and
+feed-forward network; :meth:`VECOPretrainingModel.encode` runs the former,
+:meth:`VECOPretrainingModel.decode` the latter.
 """
 
 import copy
@@ -39,24 +39,25 @@ from .state import StackReader, check_tied_state, decide_kind, find_kind
 logger = logging.getLogger(__name__)
 
 Reduction = Callable[[Dict[str, int], Tensor, Tensor, Tensor], Dict[str, Any]]
-"""Name -> its N_i masked positions; hidden (N, C) of all in this order; weight (V, C); bias (V,).
+"""Function of (counts, hidden, weight, bias) that returns a value, such as a loss, per objective.
 
-Returns name -> for example its loss. All objectives are projected together, so that the weight has
-one gradient of its size at a time.
+``counts`` maps the name of each objective's loss to its number N_i of masked positions; ``hidden``
+(N, C) has the states of all objectives in this order; weight (V, C) and bias (V,) project them.
+They are projected together, so that one gradient of the weight is in memory at a time.
 """
 
 OBJECTIVES = {"is": "is_mlm", "cs": "cs_mlm", "tlm": "tlm"}
 """Objective as ``--objectives`` calls it -> name of its loss."""
 
 SHARED_IN_BLOCK = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
-"""Modules of theta_s and theta_f."""
+"""Modules of a layer that hold theta_s and theta_f."""
 CROSS_ATTENTION = ("encoder_attn", "encoder_attn_layer_norm")
-"""Modules of theta_c."""
+"""Modules of a layer that hold theta_c."""
 SHARED_OUTSIDE = ("embed_tokens", "embed_positions", "layernorm_embedding")
 
 
 class VECOTransformer(FilledTransformer):
-    """Stock encoder and decoder that read pretrained states.
+    """Stock encoder and decoder that load pretrained states.
 
     Attributes:
         choice: layers that encoder and decoder take from a pretrained stack.
@@ -64,9 +65,10 @@ class VECOTransformer(FilledTransformer):
             None = the dictionaries are the same.
         fit_options: names and values of the options that fit a pretrained state.
         kind_option: value of ``--veco-checkpoint-kind``.
-        state_kind: kind of the next state; None = ``state.find_kind`` asks its file.
-        state_file: file of the next state, which the patch ``state_files`` writes; None = unknown.
-        starts_from_mlm: True with ``--init-from-mlm``; a state without a file is then of its run.
+        state_kind: kind of the next state to load; None = ``state.find_kind`` decides it.
+        state_file: file of that state, set by the patch ``state_files``; None = unknown.
+        starts_from_mlm: True with ``--init-from-mlm``; a state of an unknown file is then taken for
+            one of the same run.
     """
 
     own_options = VECOOptions
@@ -79,7 +81,7 @@ class VECOTransformer(FilledTransformer):
     starts_from_mlm = False
 
     def adapt(self, state_dict: Dict[str, Tensor]) -> None:
-        """Turn a state into one of this model, in place. Raises ValueError if it does not fit."""
+        """Turn a state into one that fits this model, in place. Raises ValueError if it cannot."""
         raise NotImplementedError
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
@@ -87,7 +89,7 @@ class VECOTransformer(FilledTransformer):
         if not name:
             try:
                 self.adapt(state_dict)
-            except ValueError as error:  # fairseq's trainer reports every error here as its own
+            except ValueError as error:  # fairseq's trainer replaces errors raised here by its own
                 logger.error("%s", error)
                 raise
         super().upgrade_state_dict_named(state_dict, name)
@@ -95,7 +97,7 @@ class VECOTransformer(FilledTransformer):
 
 @register_model("veco")
 class VECOModel(VECOTransformer):
-    """The encoder-decoder that translates; every option of the stock transformer holds.
+    """The encoder-decoder that translates; all options of the stock transformer apply.
 
     For a task that pre-trains (``task.pretrains_veco``), ``build_model`` makes a
     :class:`VECOPretrainingModel` instead.
@@ -105,8 +107,8 @@ class VECOModel(VECOTransformer):
     def build_model(cls, args: Any, task: Any) -> VECOTransformer:
         """Build the model, and fill it from ``--init-from-mlm``.
 
-        ``args`` keeps the choice of layers, and ``encoder_layers`` still counts the pretrained
-        stack if the encoder has fewer.
+        ``args``, which checkpoints store, keep the choice of layers; ``encoder_layers`` there is
+        still the number of layers of the pretrained stack.
         """
         pretrains = bool(getattr(task, "pretrains_veco", False))
         kind_option = getattr(task, "checkpoint_kind", None)
@@ -119,6 +121,7 @@ class VECOModel(VECOTransformer):
         stock_args = copy.copy(as_namespace(args))
         stock_args.encoder_layers = len(choice.encoder)
         model_class = VECOPretrainingModel if pretrains else cls
+        # __func__ passes the class to build to the stock class method.
         model: VECOTransformer = TransformerModel.build_model.__func__(
             model_class, stock_args, task
         )
@@ -134,9 +137,9 @@ class VECOModel(VECOTransformer):
         return model
 
     def adapt(self, state_dict: Dict[str, Tensor]) -> None:
-        """Choose layers and rows from a pretrained stack; a state of a run has the model's own."""
+        """Choose layers and rows of a pretrained stack; leave the state of a run as it is."""
         StackReader(self, state_dict, find_kind(self, state_dict)).adapt()
-        self.state_kind = RUN  # what fairseq loads from now on, as a moving average, fits already
+        self.state_kind = RUN  # whatever fairseq loads later (a moving average) fits already
 
 
 def project(counts: Dict[str, int], hidden: Tensor, weight: Tensor, bias: Tensor) -> Dict[str, Any]:
@@ -148,8 +151,8 @@ def project(counts: Dict[str, int], hidden: Tensor, weight: Tensor, bias: Tensor
 class VECOPretrainingModel(VECOTransformer):
     """Stack of blocks that runs as an encoder and as a "virtual" decoder.
 
-    All but the cross-attention of ``decoder.layers[l]`` *is* ``encoder.layers[l]``. Embeddings are
-    shared too. So the state has the names that an encoder-decoder loads.
+    ``decoder.layers[l]`` holds the modules of ``encoder.layers[l]`` and its own cross-attention.
+    Embeddings are shared too. So the state has the names that an encoder-decoder loads.
 
     Attributes:
         lm_head: head of every objective; its projection is the token embedding.
@@ -167,7 +170,7 @@ class VECOPretrainingModel(VECOTransformer):
                 setattr(decoder_layer, name, getattr(encoder_layer, name))
         words = encoder.embed_tokens
         self.lm_head = MaskedLMHead(words.embedding_dim, words.weight)
-        # The checkpoint states the row of <mask>: its readers may have another dictionary.
+        # Checkpoints state the row of <mask>, because readers may have another dictionary.
         marker = mask_marker(encoder.dictionary.index(MASK))
         self.lm_head.register_buffer(MASK_ROW.split(".")[1], marker)
         self.backbone_frozen = False
@@ -215,8 +218,8 @@ class VECOPretrainingModel(VECOTransformer):
         half = tokens.size(0) // 2
         context = encoded["encoder_out"][0].detach().roll(half, dims=1)  # S 2B C
         if self.backbone_frozen and self.cfg.checkpoint_activations and torch.is_grad_enabled():
-            # A checkpointed layer none of whose inputs needs a gradient would give its
-            # cross-attention none.
+            # With activation checkpointing, a layer computes gradients of its parameters only if
+            # one of its inputs needs a gradient.
             context.requires_grad_()
         padding_mask = encoded["encoder_padding_mask"][0].roll(half, dims=0)  # 2B S
         memory = {"encoder_out": [context], "encoder_padding_mask": [padding_mask]}
@@ -244,17 +247,17 @@ class VECOPretrainingModel(VECOTransformer):
             src_tokens: (2B, S) int64, right-padded: the first segments, then the second, in the
                 same order.
             src_lengths: not used.
-            masked: (2B, S) bool, True = is predicted; or these places as two index tensors, for
-                which no device is waited for.
+            masked: (2B, S) bool, True = is predicted; or ``ops.masks.Places`` in (2B, S), which
+                spare a wait for the device.
             joint_tokens: (B, J) int64, both segments in one row; None in monolingual batches.
-            joint_masked: the same of (B, J), or None.
+            joint_masked: the same in (B, J), or None.
             objectives: some of ``is``, ``cs`` and ``tlm``; training with a frozen backbone
                 computes ``cs`` alone.
             reduce: see :data:`Reduction`; by default the projection, without a loss.
 
         Returns:
             ``is_mlm``, ``cs_mlm`` and ``tlm`` -> what ``reduce`` returns for the masked positions,
-            in row-major order. If no objective fits the batch, ``tlm`` of no position.
+            in row-major order. If the batch allows no objective, ``tlm`` with no position.
         """
         self.check_source()
         if masked is None:
@@ -283,7 +286,7 @@ class VECOPretrainingModel(VECOTransformer):
         return hidden
 
     def _trainable(self, objectives: Sequence[str]) -> Sequence[str]:
-        """Return the objectives that have something to train."""
+        """Return the objectives; in training with a frozen backbone, ``cs`` alone."""
         if not (self.backbone_frozen and self.training):
             return objectives
         if "cs" not in objectives:
@@ -302,9 +305,9 @@ class VECOPretrainingModel(VECOTransformer):
         return [parameter for module in modules for parameter in module.parameters()]
 
     def freeze_backbone(self, frozen: bool) -> None:
-        """Let cross-attention alone train, or everything.
+        """Let cross-attention alone train (``frozen``), or everything.
 
-        The optimizer must have collected its parameters before.
+        The optimizer must be built before: it collects only parameters that train.
 
         Source: VECO section 3, "Optimization Settings".
         """

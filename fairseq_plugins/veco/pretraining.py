@@ -14,7 +14,7 @@ from fairseq.distributed import utils as distributed
 from fairseq.tasks import register_task
 from omegaconf import II
 
-from ..common.data_bins import check_names, is_training, load_monolingual, split_names
+from ..common.data_bins import check_names, is_training, split_names
 from ..common.options import check_range, option
 from ..common.sampling import sampling_probabilities
 from ..common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
@@ -62,8 +62,8 @@ class VECOPretrainingTask(SharedDictionaryTask):
     """Batches of monolingual documents and of translation pairs in turn, with one dictionary.
 
     Attributes:
-        trains: False once a checkpoint is read, as by fairseq-validate, whose processes share no
-            gradients.
+        trains: False if the model was built from a checkpoint, as in fairseq-validate, where
+            processes exchange no gradients.
 
     Source: VECO section 3 (adjacent segments and pairs in turn, sampling with exponent 0.5,
     cross-attention alone first); it does not say how many updates that phase has.
@@ -76,7 +76,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
 
     @classmethod
     def setup_task(cls, cfg: VECOPretrainingConfig, **kwargs: Any) -> "VECOPretrainingTask":
-        """Check the options and read the dictionary."""
+        """Check the options, and read the dictionary with ``<mask>``."""
         check_range(cfg, "(0, 1]", "mask_prob", "sampling_alpha")
         check_range(cfg, f"[{2 * SHORTEST_SEGMENT}, inf)", "tokens_per_sample")
         check_range(cfg, "[0, inf)", "freeze_backbone_updates")
@@ -87,7 +87,8 @@ class VECOPretrainingTask(SharedDictionaryTask):
         """Build the model as stock does.
 
         Raises:
-            ValueError: texts longer than the model, or a model or backend that cannot freeze.
+            ValueError: texts that are longer than the model's positions, or a frozen phase with a
+                model or backend that does not support it.
         """
         self.trains = not from_checkpoint
         model = super().build_model(cfg, from_checkpoint)
@@ -112,12 +113,13 @@ class VECOPretrainingTask(SharedDictionaryTask):
         """Raise ValueError for a backend that waits for gradients which some parameters lack.
 
         Args:
-            typed: option and value that withhold the gradients.
+            typed: option and value that leave parameters without gradients, for messages.
         """
         backend = str(self.cfg.ddp_backend)
-        waits = backend in ("c10d", "pytorch_ddp") and not self.cfg.find_unused_parameters
-        is_unfit = waits or backend in ("fully_sharded", "slowmo")
-        if self.trains and is_unfit and distributed.get_global_world_size() > 1:
+        is_torch_ddp = backend in ("c10d", "pytorch_ddp")
+        waits = is_torch_ddp and not self.cfg.find_unused_parameters
+        waits = waits or backend in ("fully_sharded", "slowmo")
+        if self.trains and waits and distributed.get_global_world_size() > 1:
             raise ValueError(
                 f"{typed} with several processes and --ddp-backend {backend}: give --ddp-backend "
                 "legacy_ddp, or pytorch_ddp with --find-unused-parameters"
@@ -132,7 +134,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
-        """Load languages, then pairs: sampled and in turn for training, else every text once.
+        """Load languages, then pairs; for training they are sampled, with batches in turn.
 
         Raises:
             ValueError: a language or pair without a text of two segments.
@@ -162,13 +164,13 @@ class VECOPretrainingTask(SharedDictionaryTask):
         )
 
     def _documents(self, split: str, language: str) -> SegmentStream:
-        prefix = self.prefix(split)
-        text = load_monolingual(prefix, language, self.pairs, self.dictionary, "--monolingual")
+        """Load a language's documents. Raises ValueError if no empty line ends one."""
+        text = self.text(split, language)
         if EMPTY not in text.sizes:
-            file = getattr(text, "_path", f"{prefix}.*.{language}")
+            file = getattr(text, "_path", f"{self.prefix(split)}.*.{language}")
             raise ValueError(
                 f"--monolingual {language}: {file}.bin has no empty line, so that it does not tell "
-                "where documents end. Put an empty line behind each document before "
+                "where documents end. Put an empty line after each document before "
                 "fairseq-preprocess, or leave the language out"
             )
         room = self.cfg.tokens_per_sample // 2
@@ -182,7 +184,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
     def get_batch_iterator(
         self, dataset: FairseqDataset, *args: Any, **kwargs: Any
     ) -> EpochBatchIterating:
-        """Return the stock iterator, or the one that keeps the order of kinds that take turns."""
+        """Return the stock iterator; if kinds take turns, one whose shuffle keeps the turns."""
         stock = super().get_batch_iterator(dataset, *args, **kwargs)
         kinds = dataset.kinds if isinstance(dataset, VECODataset) else 1
         return AlternatingIterator.wrap(stock, kinds) if kinds > 1 else stock
@@ -200,10 +202,9 @@ class VECOPretrainingTask(SharedDictionaryTask):
     ) -> Tuple[Any, Any, Any]:
         """Run the stock step; in the frozen phase only cross-attention gets gradients.
 
-        Parameters are frozen during forward and backward alone. fairseq's fp16 optimizer keeps the
-        gradients of all parameters one behind another in one row, and fills it with those that
-        require a gradient at that moment. If fewer did, each gradient would lie in the place of
-        another parameter.
+        Parameters are frozen only during forward and backward. fairseq's fp16 optimizer copies the
+        gradients of all parameters that require one into a flat array. If it found fewer of them
+        than at its start, each gradient would lie in the place of another parameter.
         """
         with self._frozen_backbone(model, update_num):
             return super().train_step(sample, model, criterion, optimizer, update_num, ignore_grad)
@@ -211,10 +212,10 @@ class VECOPretrainingTask(SharedDictionaryTask):
     def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
         """Run the stock step; in the frozen phase without weight decay.
 
-        Weight decay moves parameters whose gradient is zero. Several processes give frozen
-        parameters a gradient of zeros. It is dropped, else Adam would count its steps, and the
-        first updates of the backbone would be three times as large as in one process. With
-        ``--fp16`` they are: its optimizer has one count for all parameters.
+        Weight decay would move parameters whose gradient is zero. With several processes, frozen
+        parameters have a gradient of zeros. It is dropped here: Adam would count such steps, and
+        the first updates of the backbone would be three times as large as in one process. With
+        ``--fp16`` they still are, because its optimizer has one count for all parameters.
         """
         if not self._is_frozen(update_num):
             super().optimizer_step(optimizer, model, update_num)
@@ -231,7 +232,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
 
     @contextmanager
     def _frozen_backbone(self, model: Any, update_num: int) -> Iterator[None]:
-        """Freeze all but cross-attention for the length of a block, in the frozen phase."""
+        """Freeze all but cross-attention inside a ``with`` block, in the frozen phase only."""
         if not self._is_frozen(update_num):
             yield
             return
@@ -244,7 +245,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
 
 @contextmanager
 def _without_weight_decay(optimizer: Any) -> Iterator[None]:
-    """Set the weight decay of every group to 0 for the length of a block."""
+    """Set the weight decay of every group to 0 inside a ``with`` block."""
     groups = [group for group in optimizer.param_groups if group.get("weight_decay") is not None]
     decays = [group["weight_decay"] for group in groups]
     for group in groups:
@@ -257,7 +258,7 @@ def _without_weight_decay(optimizer: Any) -> Iterator[None]:
 
 
 def _shares(streams: Sequence[SegmentStream], temperature: float) -> np.ndarray:
-    """Compute the share of each language among languages, of each pair among pairs. (K,)."""
+    """Compute the share of each language among languages and of each pair among pairs. (K,)."""
     is_pair = np.array([stream.parallel for stream in streams])
     shares = np.zeros(len(streams))
     for kind in (False, True):

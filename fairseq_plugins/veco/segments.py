@@ -1,4 +1,4 @@
-"""Texts of two segments x and y, as the files hold them: translation pairs, adjacent segments."""
+"""Texts of two segments x and y, read from files: translation pairs, adjacent segments."""
 
 from typing import Any, Dict, Optional, Sequence, Tuple
 
@@ -6,7 +6,7 @@ import numpy as np
 from fairseq.data import TokenBlockDataset
 
 EMPTY = 1
-"""Tokens of a row without text: its ``</s>``."""
+"""Tokens of an empty line: its ``</s>``."""
 
 Segments = Tuple[np.ndarray, np.ndarray]
 """x and y, (S,) int64 each, without ``<s>``; a segment keeps the ``</s>`` of each sentence."""
@@ -67,15 +67,17 @@ class ParallelPairs(SegmentStream):
 class AdjacentSegments(SegmentStream):
     """Neighbouring segments of monolingual documents.
 
-    Whole sentences of a document are packed into segments, in order, as many as fit. The first
-    segment and the second make a text, the third and the fourth, and so on. A segment that remains
-    at the end is cut in two where its halves are most alike; it is left out if it has one sentence
-    only. A sentence that is longer than a segment is left out, and its neighbours are not adjacent.
+    Whole sentences of a document are packed into segments, in order, as many as fit. The first and
+    second segment make a text, the third and fourth another, and so on. If a segment remains at the
+    end, it is cut between sentences into halves as equal as possible, or left out if it is a single
+    sentence. A sentence longer than a segment is left out, and ends a document as an empty
+    line does.
 
     Args:
         sentences: indexable (S,) int64 tensors that end with ``</s>``.
-        sizes: (M,) their tokens; ``</s>`` alone ends a document.
+        sizes: (M,) their tokens; an empty line ends a document.
         room: most tokens of a segment, ``<s>`` and every ``</s>`` counted.
+        pad, eos: ids.
 
     Source: VECO section 2.2, "two adjacent segments"; packing and what remains are ours.
     """
@@ -96,18 +98,20 @@ class AdjacentSegments(SegmentStream):
         super().__init__(np.stack([x, y], axis=1) + 1, left_out)
 
     def read(self, index: int) -> Segments:
-        """Return a segment and the one behind it."""
+        """Return a segment and the one after it."""
         start, middle, end = self.cuts[index].tolist()
         rows = [self.sentences[number].numpy() for number in range(start, end)]
         return np.concatenate(rows[: middle - start]), np.concatenate(rows[middle - start :])
 
 
-def _pack(sentences: Any, sizes: np.ndarray, room: int, pad: int, eos: int) -> Segments:
-    """Pack the sentences of each document.
+def _pack(
+    sentences: Any, sizes: np.ndarray, room: int, pad: int, eos: int
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Pack the sentences of each document into segments.
 
     Returns:
-        (K, 2) int64, first sentence of a segment and the one behind its last; (K,) bool, True = not
-        longer than ``room``.
+        (K, 2) int64, the first sentence of each segment and the one after its last; (K,) bool,
+        True = the segment is not longer than ``room``.
     """
     if not (sizes > EMPTY).any():
         return np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=bool)
@@ -120,22 +124,23 @@ def _pack(sentences: Any, sizes: np.ndarray, room: int, pad: int, eos: int) -> S
 
 
 def _pair_up(segments: np.ndarray, starts: np.ndarray) -> Tuple[np.ndarray, int]:
-    """Join neighbours.
+    """Pair each segment with the next; halve a segment that remains.
 
     Args:
-        segments: (K, 2), first sentence and the one behind the last.
+        segments: (K, 2), first sentence and the one after the last.
         starts: (M + 1,) tokens before each sentence.
 
     Returns:
-        (N, 3) int64, first sentence of x, of y, and the one behind y; number of sentences in none.
+        (N, 3) int64, the first sentence of x, that of y, and the one after y; and the number of
+        remaining segments that are a single sentence.
     """
     if not len(segments):
         return np.zeros((0, 3), dtype=np.int64), 0
     first, end = segments.T
-    # An empty line, or a sentence that is too long, lies between the segments of two runs.
-    runs = np.flatnonzero(np.append(True, first[1:] != end[:-1]))
+    # Runs of adjacent segments; between two runs lies an empty line or a sentence that is too long.
+    runs = np.flatnonzero(np.append(True, first[1:] != end[:-1]))  # first segment of each run
     counts = np.diff(np.append(runs, len(segments)))
-    place = np.arange(len(segments)) - np.repeat(runs, counts)
+    place = np.arange(len(segments)) - np.repeat(runs, counts)  # K, of a segment in its run
     x = np.flatnonzero((place % 2 == 0) & (place + 1 < np.repeat(counts, counts)))
     pairs = np.stack([first[x], first[x + 1], end[x + 1]], axis=1)
     odd = (runs + counts - 1)[counts % 2 == 1]  # last segment of a run of odd length
@@ -146,9 +151,16 @@ def _pair_up(segments: np.ndarray, starts: np.ndarray) -> Tuple[np.ndarray, int]
 
 
 def _halve(first: np.ndarray, end: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Cut segments of several sentences where the halves are most alike, earlier if equal.
+    """Cut segments of several sentences into halves of nearly equal length.
 
-    Returns (K, 3) int64.
+    Of two equally good cuts the earlier is taken.
+
+    Args:
+        first, end: (K,) first sentence of each segment, and the one after its last.
+        starts: (M + 1,) tokens before each sentence.
+
+    Returns:
+        (K, 3) int64, ``first``, the first sentence of the second half, ``end``.
     """
     middle = (starts[first] + starts[end]) / 2
     after = np.clip(np.searchsorted(starts, middle), first + 1, end - 1)

@@ -4,18 +4,18 @@ A checkpoint is of one of three kinds:
 
 - ``released``: the authors' pre-training, in fairseq's layout. Its embeddings are scaled, and its
   last row is that of ``<mask>``.
-- ``pretraining``: ``veco_pretraining``. It has a masked-LM head (``lm_head.*``) and states the row
-  of ``<mask>`` (``lm_head.mask_row``). Its embeddings are not scaled.
+- ``pretraining``: written by ``veco_pretraining``. It has a masked-LM head (``lm_head.*``) and
+  states the row of ``<mask>`` (``lm_head.mask_row``). Its embeddings are not scaled.
 - ``run``: a translation model. Its rows are those of its dictionary.
 
-A translation model takes the encoder's and the decoder's layers of ``--keep-*-layers`` from the
-first two, with self-attention, cross-attention and feed-forward network, and the rows of its
-dictionary. Heads are dropped. A run goes on as it is.
+From the first two, a translation model takes the layers of ``--keep-encoder-layers`` and
+``--keep-decoder-layers`` (each with its self-attention, cross-attention and feed-forward network)
+and the rows of its dictionary. Heads are dropped. The checkpoint of a run is loaded as it is.
 """
 
 import logging
 import re
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -27,8 +27,9 @@ from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.veco import PRETRAINED_HERE, mask_row
 from ..checkpoints.vocabulary import MASK, task_options
 from ..checkpoints.writing import memory_of
-from .config import PRETRAINING, RELEASED, RUN, SIDES, LayerChoice
-from .dictionary_map import MaskPlace, cut_rows
+from ..common.options import SIDES
+from .config import PRETRAINING, RELEASED, RUN, LayerChoice
+from .dictionary_map import cut_rows
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ _CROSS_ATTENTION = re.compile(r"encoder_attn(?:_layer_norm)?\..+")
 _CONSTANT_AT_START = re.compile(
     r"decoder\.layers\.\d+\.(?:encoder_attn\..+\.bias|encoder_attn_layer_norm\.(?:weight|bias))"
 )
-"""Parameters of cross-attention that begin at one value: norms at 1, biases at 0."""
+"""Parameters of cross-attention with a constant initial value: norm weights 1, biases 0."""
 _HEADS = re.compile(r"(?:lm_head|classification_heads)\..+|encoder\.output_projection\.weight")
 _WORDS = (
     "encoder.embed_tokens.weight",
@@ -78,8 +79,8 @@ def decide_kind(task: str, model_options: Mapping[str, Any], choice: Optional[st
 def find_kind(model: Any, state: Mapping[str, Tensor]) -> str:
     """Find the kind of a state that is about to be loaded into a translation model.
 
-    The head that pre-training alone writes states it; else the options that the model was built
-    from, else those in the file.
+    A state with the head of pre-training is of that kind. Otherwise options decide: those that the
+    model was built from if they came from a checkpoint, else those stored in the state's file.
     """
     if PRETRAINED_HERE in state:
         return PRETRAINING
@@ -109,7 +110,7 @@ def check_tied_state(model: Any, state: Mapping[str, Tensor]) -> None:
     """Compare a state with a model that pre-trains.
 
     Raises:
-        ValueError: the state is not one of pre-training, of the same sizes and dictionary.
+        ValueError: the state is not one of pre-training, or has other layers or another dictionary.
     """
     if PRETRAINED_HERE not in state:
         raise ValueError(
@@ -144,7 +145,7 @@ def check_tied_state(model: Any, state: Mapping[str, Tensor]) -> None:
 
 
 def _check_tied_layers(state: Mapping[str, Tensor]) -> None:
-    """Raise ValueError if a decoder layer, cross-attention aside, is not the encoder's."""
+    """Raise ValueError unless decoder layers, except cross-attention, equal the encoder's."""
     for name, tensor in state.items():
         match = _LAYER.fullmatch(name)
         if not match or match[1] == "encoder" or _CROSS_ATTENTION.fullmatch(match[3]):
@@ -157,6 +158,7 @@ def _check_tied_layers(state: Mapping[str, Tensor]) -> None:
 
 
 def _differ(tensor: Tensor, twin: Optional[Tensor]) -> bool:
+    """Return True unless the tensors are equal; values in the same memory are not compared."""
     if twin is None or tensor.shape != twin.shape:
         return True
     return memory_of(tensor) != memory_of(twin) and not torch.equal(tensor, twin)
@@ -169,9 +171,14 @@ class StackReader:
     """Turns a state into one of a translation model, in place.
 
     Args:
-        model: translates.
+        model: the translation model.
         state: name -> tensor; changed.
         kind: of the state.
+
+    Attributes:
+        mask_row: row of ``<mask>`` that the state gives; None = it gives none.
+        sources: name in the model -> name in the state.
+        drops: name of a tensor that is left out -> the reason.
     """
 
     def __init__(self, model: Any, state: Dict[str, Tensor], kind: str):
@@ -184,7 +191,7 @@ class StackReader:
         """Choose layers and rows, drop heads, and log the source of every tensor.
 
         Raises:
-            ValueError: the state does not fit; names the option that helps.
+            ValueError: the state does not fit; the message names the option that helps.
         """
         layers = {side: self._choose_layers(side) for side in SIDES}
         is_run = self.kind == RUN
@@ -203,7 +210,7 @@ class StackReader:
             self._log(filler.changes)
 
     def _choose_layers(self, side: str) -> Optional[Tuple[int, ...]]:
-        """Choose the layers of one side; None if the state has as many as the model."""
+        """Choose layers of the state for one side; None if it has as many as the model."""
         choice: LayerChoice = self.model.choice
         actual, expected = count_layers(self.state, side), len(getattr(self.model, side).layers)
         if actual == expected:
@@ -237,14 +244,11 @@ class StackReader:
             )
 
     def _warn_if_untrained(self) -> None:
-        """Warn of cross-attention with the initial values of pre-training.
+        """Warn of cross-attention that still has the initial values of pre-training.
 
         They are smaller than those of a translation model.
         """
-        starts = {name: part for name, part in self.state.items() if _is_constant_at_start(name)}
-        is_trained = any(
-            bool((tensor != name.endswith("norm.weight")).any()) for name, tensor in starts.items()
-        )
+        is_trained = any(_has_moved(name, tensor) for name, tensor in self.state.items())
         if self.kind == PRETRAINING and not is_trained:
             logger.warning(
                 f"{ORIGIN} has a cross-attention that was never trained (pre-training with "
@@ -255,7 +259,7 @@ class StackReader:
             )
 
     def _select(self, layers: Layers) -> None:
-        """Drop heads and the layers that are not chosen, and number the others anew."""
+        """Drop heads and the layers that are not chosen, and renumber the others from 0."""
         selection: Dict[str, Tensor] = {}
         for name, tensor in self.state.items():
             new_name, match = name, _LAYER.fullmatch(name)
@@ -275,15 +279,15 @@ class StackReader:
 
     # ---- Rows. ----
 
-    def _words(self) -> Dict[str, Any]:
-        """Map the tensors that have a row per entry to the dictionary of their side."""
-        present = [name for name in _WORDS if name in self.state]
-        return {name: getattr(self.model, name.split(".")[0]).dictionary for name in present}
+    def _words(self) -> List[str]:
+        """List the tensors of the state that have a row per entry of the dictionary."""
+        return [name for name in _WORDS if name in self.state]
 
     def _check_shared_words(self) -> None:
-        words = list(self._words())
+        """Raise ValueError if the model shares its embeddings and those of the state differ."""
         if self.model.encoder.embed_tokens is not self.model.decoder.embed_tokens:
             return
+        words = self._words()
         for name in words[1:]:
             if not torch.equal(self.state[name], self.state[words[0]]):
                 raise ValueError(
@@ -291,13 +295,11 @@ class StackReader:
                 )
 
     def _fit_dictionary(self, filler: Filler) -> None:
-        """Cut the rows by the dictionary map; without one, drop that of ``<mask>`` if need be."""
+        """Cut rows by the dictionary map, or drop the row of ``<mask>`` if no entry needs it."""
         kept_rows = self.model.kept_rows
         if kept_rows is not None:
-            for name, dictionary in self._words().items():
-                mask = MaskPlace.find(dictionary, self.mask_row)
-                rows, change = cut_rows(self.state[name], kept_rows, mask, name, ORIGIN)
-                self.state[name], filler.changes[name] = rows, change
+            for name in self._words():
+                cut_rows(filler, name, kept_rows, self.mask_row)
             return
         for side in SIDES:
             words = self.state.get(f"{side}.embed_tokens.weight")
@@ -306,7 +308,7 @@ class StackReader:
                 row = words.size(0) - 1
             filler.drop_mask_row(side, row)
 
-    # ---- Account. ----
+    # ---- Report. ----
 
     def _check_complete(self, targets: Mapping[str, Tensor]) -> None:
         """Raise ValueError naming the tensors that do not fit, which fairseq would not name."""
@@ -319,6 +321,7 @@ class StackReader:
             raise ValueError(f"{ORIGIN} does not fit the --arch and the command line: {problems}")
 
     def _log(self, changes: Mapping[str, str]) -> None:
+        """Log where tensors come from: under their name, under another name, or changed."""
         moves = {name: source for name, source in self.sources.items() if name != source}
         unmoved = tuple(name for name in self.sources if name not in moves)
         report = LoadReport(unmoved, dropped=tuple(self.drops), reasons={**changes, **self.drops})
@@ -330,5 +333,9 @@ class StackReader:
             logger.info("pretrained state: %s: %s", name, change)
 
 
-def _is_constant_at_start(name: str) -> bool:
-    return _CONSTANT_AT_START.fullmatch(name) is not None
+def _has_moved(name: str, tensor: Tensor) -> bool:
+    """Return True if a parameter with a constant initial value in cross-attention has changed."""
+    if not _CONSTANT_AT_START.fullmatch(name):
+        return False
+    initial = 1.0 if name.endswith("norm.weight") else 0.0
+    return bool((tensor != initial).any())

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..common.old_options import add_old_options
 from ..common.options import check_choices, option
-from ..common.own_run import OwnRun
+from ..common.own_run import TRANSLATION_CRITERIONS, OwnRun
 from ..compat.starting import DEFAULT
 from .config import CHECKPOINT_KINDS
 from .dictionary_map import check_dictionary_map, read_dictionary_map
@@ -57,21 +57,24 @@ class VECOTranslationConfig(TranslationConfig):
 
 @register_task("translation_from_pretrained_veco", dataclass=VECOTranslationConfig)
 class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
-    """Rows end with ``</s> [language]``; decoding starts and ends with the target language's tag.
+    """Translate with language tags, as the authors do.
 
-    A restarted run continues from its own ``checkpoint_last.pt``: ``--restore-file`` and the
-    ``--reset-*`` options beside it are for its start. It goes back only to a file of the run
-    itself, ``checkpoint*`` or ``average*`` (see :class:`OwnRun`).
+    Sources and targets end with ``</s> [language]``; decoding starts and ends with the target
+    language's tag.
+
+    A restarted run continues from its own ``checkpoint_last.pt``; ``--restore-file`` and the
+    ``--reset-*`` options beside it apply to its first start only, unless that file is one of the
+    run itself, ``checkpoint*`` or ``average*`` (see :class:`OwnRun`).
 
     Attributes:
         kept_rows: the dictionary map, True = the entry is in the data's dictionary; None without
-            one. The model cuts by it.
-        checkpoint_kind: ``--veco-checkpoint-kind``, which the model reads.
+            one. The model cuts pretrained rows by it.
+        checkpoint_kind: value of ``--veco-checkpoint-kind``, which the model reads.
 
     Source: the authors' fine-tuning commands; VECO section 5.1.
     """
 
-    criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
+    criterions = TRANSLATION_CRITERIONS
     continues_its_own_run = True
     tgt_dict: Any
 
@@ -101,7 +104,7 @@ class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
         """Build the model as stock does.
 
         Raises:
-            ValueError: a dictionary map, and no pretrained file whose rows it would cut.
+            ValueError: there is a dictionary map, but no pretrained file whose rows it would cut.
         """
         task = self.cfg
         starts_from_a_file = (
@@ -137,7 +140,7 @@ class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
         """Load stock language pairs whose sources and targets end with their language."""
         cfg, paths = self.cfg, utils.split_paths(self.cfg.data)
         if split != cfg.train_subset:
-            paths = paths[:1]  # the others hold further training data alone
+            paths = paths[:1]  # the others hold only training data
         self.datasets[split] = load_langpair_dataset(
             paths[(epoch - 1) % len(paths)],
             split,
@@ -150,7 +153,7 @@ class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
             upsample_primary=cfg.upsample_primary,
             left_pad_source=cfg.left_pad_source,
             left_pad_target=cfg.left_pad_target,
-            # What --truncate-source leaves must have room for the tag.
+            # --truncate-source leaves room for the tag.
             max_source_positions=cfg.max_source_positions - bool(cfg.truncate_source),
             max_target_positions=cfg.max_target_positions,
             load_alignments=cfg.load_alignments,

@@ -54,8 +54,8 @@ def test_look_up_is_exact_then_lower_cased():
     entries = Entries(csr.KnownPieces(symbols), classify_pieces(symbols))
     cat = ["d3", "d99", "cat"]
     entries.use({"Dog": ["d1"], "dog": ["d2"], "cat": cat, "none": ["d99"], "dogged": ["d4"]})
-    assert "dog" in entries.source.words and {"dog", "ca"} <= entries.source.beginnings
-    assert not {"dogged", "cat"} & entries.source.beginnings
+    assert "dog" in entries.source.words and {"dog", "ca"} <= entries.source.prefixes
+    assert not {"dogged", "cat"} & entries.source.prefixes
     assert [entries.number(word, True) for word in ("Dog", "dog", "DOG")] == [0, 1, 1]
     assert entries.number("dog", False) == 2
     assert {entries.number(word, True) for word in ("none", "house", "CATS")} == {NO_ENTRY}

@@ -23,8 +23,8 @@ def cut(*rows, lexicon=(), end=("</s>",)):
     numbers = [[SYMBOLS.index(piece) for piece in [*row.split(" "), *end] if piece] for row in rows]
     tokens = np.array(sum(numbers, []))
     starts = np.cumsum([0, *map(len, numbers)])
-    beginnings = {word[:end] for word in lexicon for end in range(1, len(word))}
-    words = find_words(tokens, starts, TABLE, SourceWords(set(lexicon), beginnings))
+    prefixes = {word[:end] for word in lexicon for end in range(1, len(word))}
+    words = find_words(tokens, starts, TABLE, SourceWords(set(lexicon), prefixes))
     runs = [tokens[start : start + pieces] for start, pieces in zip(words.starts, words.pieces)]
     return [(spell(TABLE, run), len(run), bool(is_whole)) for run, is_whole in zip(runs, words.is_whole)]
 

@@ -67,7 +67,7 @@ def test_options_and_data_that_do_not_fit_are_named(folder):
     for given, message in (
         ({"pairs": "", "monolingual": ""}, "--pairs and --monolingual are both empty"),
         ({"pairs": "", "monolingual": "sv"}, "no dictionary .*dict.sv.txt"),
-        ({"monolingual": "de"}, "--monolingual de: .*train.en-de.de.bin has no empty line.*behind each document"),
+        ({"monolingual": "de"}, "--monolingual de: .*train.en-de.de.bin has no empty line.*after each document"),
         ({"tokens_per_sample": 6, "monolingual": ""}, "train en-de: no text of two segments; left out: "),
     ):
         with pytest.raises(ValueError, match=message):
