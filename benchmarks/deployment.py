@@ -110,7 +110,7 @@ def open_ctranslate2(
 
 
 def describe_versions() -> Dict[str, str]:
-    """Return the versions of the peers, and if the processor has products of 8 bits (VNNI)."""
+    """Return the versions of the peers, and whether the processor has VNNI (8-bit products)."""
     versions = {name: metadata.version(name) for name in ("onnxruntime", "ctranslate2")}
     file = Path("/proc/cpuinfo")
     flags = file.read_text(encoding="utf-8") if file.exists() else ""
@@ -232,7 +232,7 @@ def write_transformer(sizes: Sizes, symbols: Dictionary, layers: int, place: Pat
 
 
 def copy_with_search(exported: Path, name: str, **search: Any) -> Path:
-    """Make a folder of the same files, linked, with other options of the search."""
+    """Copy an exported folder by hard links, with some options of its search replaced."""
     path = exported.with_name(f"{exported.name}-{name}")
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
