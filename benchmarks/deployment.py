@@ -28,6 +28,7 @@ import fairseq_plugins  # noqa: F401  (registers what a checkpoint's options may
 from fairseq_plugins.__main__ import main as run_verb
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
 from fairseq_plugins.export import folder, slots
+from fairseq_plugins.export.text import Files, list_symbols
 from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
 from fairseq_plugins_runtime.folder import Folder
 from fairseq_plugins_runtime.sessions import own_process
@@ -173,7 +174,7 @@ def export_sga(model: Any, symbols: Dictionary, path: Path, precision: str) -> N
         "search": {"max_iter": 0, "adaptive": False},
         "slots": slots.describe(model),
     }
-    files = {"vocabulary.txt": "".join(f"{symbol}\n" for symbol in symbols.symbols)}
+    files: Files = {"vocabulary.txt": list_symbols(symbols.symbols)}
     graphs = slots.graphs(model)
     content = folder.Content("slots", "sga", model, graphs, files, description)
     folder.write(path, content, precision == "int8")

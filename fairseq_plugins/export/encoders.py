@@ -141,7 +141,7 @@ def content(
     else:
         model = _read_pretrained(path, state, data, heads)
     graph = EncoderGraph(model).eval()
-    files: text.Files = {"vocabulary.txt": "".join(f"{symbol}\n" for symbol in model.symbols)}
+    files: text.Files = {"vocabulary.txt": text.list_symbols(model.symbols)}
     if model.pieces:
         files[text.PIECES] = model.pieces
     else:

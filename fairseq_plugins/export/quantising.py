@@ -45,6 +45,8 @@ class QuantisedInput(NamedTuple):
 
 
 class _Quantiser:
+    """Replace the products and lookups of one graph; weights and inputs are quantised once."""
+
     def __init__(self, graph: Any, names: Dict[bytes, str]):
         self.graph, self.names = graph, names
         self.quantised_names: Dict[str, None] = {}

@@ -44,8 +44,8 @@ def files(translator: Translator) -> Files:
     task = translator.task
     names = _vocabularies(task)
     contents: Files = {
-        names["source"]: _lines(task.source_dictionary),
-        names["target"]: _lines(task.target_dictionary),
+        names["source"]: list_symbols(task.source_dictionary.symbols),
+        names["target"]: list_symbols(task.target_dictionary.symbols),
     }
     pieces = _pieces(translator.cfg)
     if pieces:
@@ -83,9 +83,9 @@ def _vocabularies(task: Any) -> Dict[str, str]:
     return {side: f"vocabulary.{side}.txt" for side in SIDES}
 
 
-def _lines(dictionary: Dictionary) -> str:
-    """Write one symbol per line, in the order of the ids."""
-    return "".join(f"{symbol}\n" for symbol in dictionary.symbols)
+def list_symbols(symbols: Sequence[str]) -> str:
+    """Make the text of a vocabulary: a symbol per line, in the order of the ids."""
+    return "".join(f"{symbol}\n" for symbol in symbols)
 
 
 def _symbols(dictionary: Dictionary) -> Dict[str, int]:
