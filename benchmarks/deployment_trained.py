@@ -1,4 +1,4 @@
-"""Compare trained models as they are deployed: speed, score and equal lines.
+r"""Compare trained models as they are deployed: speed, score and equal lines.
 
     python -m benchmarks.deployment_trained --system SGA=translator/sga --system AT=translator/at \\
         --source test.fr --reference test.de [--sentences 300] [--batch 32] [--threads 2]
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from data_prep.io import read_lines
-from data_prep.score_metrics import build_metrics, evaluate
+from data_prep.scoring.metrics import build_metrics, evaluate
 from fairseq_plugins import model_files, translate
 from fairseq_plugins.__main__ import main as run_verb
 from fairseq_plugins_runtime import load
@@ -88,6 +88,7 @@ class FairseqRunner:
         time_method(self, self.translator.task, "inference_step")
 
     def __call__(self, lines: Sequence[str]) -> List[str]:
+        """Translate a batch of lines."""
         return [hypotheses[0].text for hypotheses in self.translator.translate(lines)]
 
 
@@ -100,6 +101,7 @@ class RuntimeRunner:
         time_method(self, self.translator._decoder, "decode")
 
     def __call__(self, lines: Sequence[str]) -> List[str]:
+        """Translate a batch of lines."""
         return self.translator.translate(lines)
 
 
@@ -123,6 +125,7 @@ class CTranslate2Runner:
         }
 
     def __call__(self, lines: Sequence[str]) -> List[str]:
+        """Translate a batch of lines."""
         words = [[self.text.source[number] for number in self.text.ids(line)] for line in lines]
         longest = 1 + max(map(len, words))  # with </s>
         limit = int(self.search["max_len_a"] * longest + self.search["max_len_b"])

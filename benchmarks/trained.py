@@ -1,4 +1,4 @@
-"""Compare speed and quality of trained models with their own stopping.
+r"""Compare speed and quality of trained models with their own stopping.
 
     python -m benchmarks.trained --system SGA=runs/m30k/sga/average.pt \\
         --system AT=runs/m30k/at/average.pt \\
@@ -27,8 +27,8 @@ import torch
 from fairseq import utils
 
 from data_prep.io import read_lines
-from data_prep.score import TITLES
-from data_prep.score_metrics import build_metrics, evaluate
+from data_prep.scoring.metrics import build_metrics, evaluate
+from data_prep.scoring.score import TITLES
 
 from . import report, trained_plot
 from .measure import Timing, percentile, say, synchronise

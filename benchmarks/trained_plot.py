@@ -7,7 +7,7 @@ bytes.
 from pathlib import Path
 from typing import Any, Dict, List
 
-from data_prep.score import TITLES
+from data_prep.scoring.score import TITLES
 from fairseq_plugins.analysis import plots
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results" / "benchmarks"

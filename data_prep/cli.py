@@ -1,11 +1,11 @@
-"""Share what every verb's command line needs: errors in one line, clean ends on signals."""
+"""Command lines of all verbs: parsers, errors in one line, clean ends on signals."""
 
 import argparse
 import logging
 import signal
 import sys
 import warnings
-from typing import Any, Callable, List, NoReturn, Optional
+from typing import Any, Callable, List, Mapping, NoReturn, Optional
 
 from .io import InputError
 from .progress import say
@@ -16,9 +16,9 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
 def run(verb: str, main: Callable[[Optional[List[str]]], None]) -> NoReturn:
-    """Run a verb's main and exit: 0 done, 1 bad input or a file that cannot be read or written, 2 wrong usage."""
+    """Run a verb's main and exit: 0 done, 1 bad input or an unusable file, 2 wrong usage."""
     end_on_terminate()
-    # fairseq, where a verb imports it, would show everybody's notes.
+    # fairseq, if a verb imports it, would show the notes of every package.
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.WARNING)
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
@@ -34,7 +34,7 @@ def run(verb: str, main: Callable[[Optional[List[str]]], None]) -> NoReturn:
 
 
 def end_on_terminate() -> None:
-    """Let SIGTERM end the process as an exception does: unfinished outputs are removed on the way out."""
+    """Let SIGTERM end the process as an exception does, so that unfinished outputs are removed."""
     signal.signal(signal.SIGTERM, _terminate)
 
 
@@ -43,7 +43,7 @@ def _terminate(number: int, frame: object) -> NoReturn:
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows the defaults that say something."""
+    """Show defaults, except None, False and the empty text."""
 
     def _get_help_string(self, action: argparse.Action) -> Optional[str]:
         if action.default is None or action.default is False or action.default == "":
@@ -52,12 +52,18 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser of a verb, also of its sub-commands: defaults shown, option names never abbreviated."""
+    """Argument parser of a verb and of its sub-commands; option names are never abbreviated."""
 
     def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **{"formatter_class": HelpFormatter, "allow_abbrev": False, **kwargs})
+        defaults = {"formatter_class": HelpFormatter, "allow_abbrev": False}
+        super().__init__(*args, **{**defaults, **kwargs})
 
 
 def parser(verb: str, description: Optional[str]) -> argparse.ArgumentParser:
     """Make the argument parser of a verb."""
-    return Parser(prog=f"python -m data_prep.{verb}", description=description)
+    return Parser(prog=f"python -m data_prep {verb}", description=description)
+
+
+def list_counts(counts: Mapping[str, int]) -> str:
+    """Return counts as ``name 1,000, other 20``."""
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())

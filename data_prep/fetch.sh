@@ -125,9 +125,9 @@ prepare_corpus() {
     say "[2/3] extracting into $out/raw"
     members=()
     while IFS= read -r pattern; do members+=("$pattern"); done < <(wanted)
-    "$PYTHON" -m data_prep.extract --archives "${archives[@]}" --output "$out/raw" --members "${members[@]}"
+    "$PYTHON" -m data_prep extract --archives "${archives[@]}" --output "$out/raw" --members "${members[@]}"
     say "[3/3] text of $pairs in $out/text"
-    "$PYTHON" -m "data_prep.$name" --raw "$out/raw" --output "$out/text" --pairs "$pairs" --workers "$workers" \
+    "$PYTHON" -m data_prep "$name" --raw "$out/raw" --output "$out/text" --pairs "$pairs" --workers "$workers" \
         ${rest[@]+"${rest[@]}"}
     say "done; next: bash data_prep/preprocess.sh --per-pair --text $out/text --pairs $pairs --model ... --dict ... --out ..."
 }

@@ -5,7 +5,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Sequence, Tuple, Union
+from typing import Any, BinaryIO, Dict, Iterator, Optional, Sequence, Tuple, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -15,18 +15,18 @@ LINE_BREAKERS = re.compile("[\x00\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used; the message names the option, the file, the line and what is valid."""
+    """Raised for bad input of the user; the message names option, file, line and what is valid."""
 
 
-def open_input(path: PathLike, option: str):
-    """Open a file of text for reading as bytes.
+def open_input(path: PathLike, option: str) -> BinaryIO:
+    """Open a text file for reading as bytes.
 
     Args:
         path: the file.
-        option: the option that named it, for the message.
+        option: option that named it, for messages.
 
     Raises:
-        InputError: there is no such file, or it is a folder.
+        InputError: the file is missing or a folder.
     """
     if not Path(path).exists():
         raise InputError(f"{option} {path}: no such file")
@@ -40,21 +40,23 @@ def read_lines(path: PathLike, option: str, strict: bool = True) -> Iterator[str
 
     Args:
         path: the file.
-        option: the option that named it, for messages.
-        strict: refuse what other programs would count as another line (CR, U+2028 ...), NUL, and a byte order mark.
+        option: option that named it, for messages.
+        strict: refuse NUL, a byte order mark, and what other programs count as the end of a line
+            (CR, U+2028 ...).
 
     Raises:
-        InputError: no file, no line, bytes that are not UTF-8, or (strict) one of the characters above.
+        InputError: no file, no line, bytes that are not UTF-8, or what `strict` refuses.
     """
     number = 0
     with open_input(path, option) as file:
-        for number, raw in enumerate(file, start=1):
+        for number, content in enumerate(file, start=1):
             try:
-                line = raw.decode("utf-8")
+                line = content.decode("utf-8")
             except UnicodeDecodeError as error:
+                place = f"byte 0x{content[error.start]:02x} at byte {error.start + 1} of the line"
                 raise InputError(
-                    f"{option} {path}, line {number}: not UTF-8 (byte 0x{raw[error.start]:02x} at byte "
-                    f"{error.start + 1} of the line{_encoding_hint(raw, number)}); valid: UTF-8 text, "
+                    f"{option} {path}, line {number}: not UTF-8 ({place}"
+                    f"{_encoding_hint(content, number)}); valid: UTF-8 text, "
                     "convert with: iconv -f ENCODING -t UTF-8"
                 ) from None
             line = line[:-1] if line.endswith("\n") else line
@@ -65,36 +67,40 @@ def read_lines(path: PathLike, option: str, strict: bool = True) -> Iterator[str
         raise InputError(f"{option} {path}: the file is empty; valid: at least one line")
 
 
-def _encoding_hint(raw: bytes, number: int) -> str:
-    if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+def _encoding_hint(content: bytes, number: int) -> str:
+    if number == 1 and content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return ", looks like UTF-16"
-    if number == 1 and raw.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")):
+    if number == 1 and content.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")):
         return ", looks like a compressed file: unpack it first"
     return ""
 
 
 def _refuse_line_breakers(line: str, number: int, path: PathLike, option: str) -> None:
-    remedy = "valid: plain lines that end with LF; python -m data_prep.clean makes them"
+    remedy = "valid: plain lines that end with LF; python -m data_prep clean makes them"
     if number == 1 and line.startswith(BYTE_ORDER_MARK):
-        raise InputError(f"{option} {path}, line 1: starts with a byte order mark (U+FEFF); {remedy}")
-    found = LINE_BREAKERS.search(line)
-    if found:
+        reason = "starts with a byte order mark (U+FEFF)"
+        raise InputError(f"{option} {path}, line 1: {reason}; {remedy}")
+    match = LINE_BREAKERS.search(line)
+    if match:
+        place = f"character U+{ord(match[0]):04X} at position {match.start() + 1}"
         raise InputError(
-            f"{option} {path}, line {number}: character U+{ord(found[0]):04X} at position {found.start() + 1}, which "
-            f"other programs take for the end of a line or a string; {remedy}"
+            f"{option} {path}, line {number}: {place}, which other programs take for the end of a "
+            f"line or a string; {remedy}"
         )
 
 
-def read_parallel(paths: Sequence[PathLike], option: str, strict: bool = True) -> Iterator[Tuple[str, ...]]:
+def read_parallel(
+    paths: Sequence[PathLike], option: str, strict: bool = True
+) -> Iterator[Tuple[str, ...]]:
     """Yield line i of every file as one tuple.
 
     Args:
         paths: files whose lines belong together.
-        option: the option that named them, for messages.
+        option: option that named them, for messages.
         strict: as in :func:`read_lines`.
 
     Raises:
-        InputError: as in :func:`read_lines`, or the files have different numbers of lines (at the end of the shortest).
+        InputError: as in :func:`read_lines`; or unequal line counts, at the end of the shortest.
     """
     for lines in itertools.zip_longest(*(read_lines(path, option, strict) for path in paths)):
         if None in lines:
@@ -103,17 +109,20 @@ def read_parallel(paths: Sequence[PathLike], option: str, strict: bool = True) -
 
 
 def check_same_counts(option: str, counts: Dict[str, int]) -> None:
-    """Check that files whose lines belong together have the same number of lines.
-
-    Raises:
-        InputError: they have not.
-    """
+    """Raise InputError unless files whose lines belong together have equally many lines."""
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
         raise InputError(
-            f"{option}: unequal line counts: {listed}; line {min(counts.values()) + 1} has no counterpart; "
-            "valid: the same number of lines (LF) in every file"
+            f"{option}: unequal line counts: {listed}; line {min(counts.values()) + 1} has no "
+            "counterpart; valid: the same number of lines (LF) in every file"
         )
+
+
+def check_output_count(inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> None:
+    """Raise InputError unless there is one output for each input."""
+    if len(inputs) != len(outputs):
+        counts = f"{len(outputs)} files for {len(inputs)} of --inputs"
+        raise InputError(f"--outputs: {counts}; valid: one output for each input")
 
 
 def count_lines(path: PathLike, option: str) -> int:
@@ -123,7 +132,7 @@ def count_lines(path: PathLike, option: str) -> int:
 
 
 def read_json(path: PathLike) -> Optional[Dict[str, Any]]:
-    """Read a JSON object; None when there is no such file or it is no JSON object."""
+    """Read a JSON object; return None if there is no such file or it holds no JSON object."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError):
@@ -131,13 +140,38 @@ def read_json(path: PathLike) -> Optional[Dict[str, Any]]:
     return content if isinstance(content, dict) else None
 
 
-def same_number(inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> None:
-    """Check that there is one output for each input.
+def parse_json(text: str, place: str, first_line: int = 1) -> Any:
+    """Parse JSON.
+
+    Args:
+        text: the JSON.
+        place: option and file, for messages.
+        first_line: number of the first line of the text in its file.
 
     Raises:
-        InputError: the numbers differ.
+        InputError: no JSON; names the line.
     """
-    if len(inputs) != len(outputs):
-        raise InputError(
-            f"--outputs: {len(outputs)} files for {len(inputs)} of --inputs; valid: one output for each input"
-        )
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = first_line + error.lineno - 1
+        reason = f"not JSON ({error.msg} at column {error.colno})"
+        raise InputError(f"{place}, line {line}: {reason}") from None
+    except RecursionError:
+        raise InputError(f"{place}: JSON that is nested too deep") from None
+
+
+def get_text(record: Any, key: str, place: str) -> str:
+    """Return the text under a key of a JSON object.
+
+    Raises:
+        InputError: no object, no such key, or something else than a text.
+    """
+    if isinstance(record, dict) and isinstance(record.get(key), str):
+        return record[key]
+    raise InputError(f"{place}: no text under {key!r} (found: {describe_json(record)})")
+
+
+def describe_json(record: Any) -> str:
+    """Return the keys of a JSON object, or the type of another value."""
+    return ", ".join(sorted(record)) if isinstance(record, dict) else type(record).__name__

@@ -15,7 +15,7 @@ usage: bash data_prep/lexicon.sh --source corpus.en --target corpus.de --out DIR
                         --source-segmenter, --target-segmenter: of one side alone
   --top N               candidates of a word (default: 10)
 
-All options, with those of each step: python -m data_prep.lexicon --help.
+All options, with those of each step: python -m data_prep lexicon --help.
 Run it again after a change or a kill: steps whose inputs (by hash) and options are unchanged are skipped.
 The Python that runs it is that of the variable PYTHON (default: python).
 TEXT
@@ -28,4 +28,4 @@ esac
 PYTHON=${PYTHON:-python}
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
-exec "$PYTHON" -m data_prep.lexicon "$@"
+exec "$PYTHON" -m data_prep lexicon "$@"

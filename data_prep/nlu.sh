@@ -29,4 +29,4 @@ esac
 PYTHON=${PYTHON:-python}
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
-exec "$PYTHON" -m data_prep.nlu "$@"
+exec "$PYTHON" -m data_prep nlu "$@"

@@ -64,10 +64,10 @@ done
 case "$workers" in '' | *[!0-9]* | 0*) fail "--workers $workers: valid: a whole number, 1 or more" ;; esac
 if [ -n "$codes" ]; then
     verb=bpe option=codes segmenter=$codes kept=codes.bpe
-    origin="--codes comes from: python -m data_prep.bpe learn, --dict from: python -m data_prep.bpe dict"
+    origin="--codes comes from: python -m data_prep bpe learn, --dict from: python -m data_prep bpe dict"
 else
     verb=spm option=model segmenter=$model kept=sentencepiece.bpe.model
-    origin="--model and --dict come from: python -m data_prep.spm train"
+    origin="--model and --dict come from: python -m data_prep spm train"
 fi
 for file in "$segmenter" "$dict"; do
     [ -f "$file" ] || fail "$file: no such file; $origin"
@@ -78,7 +78,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 
 echo "preprocess: [1/4] checking the text in $text" >&2
-names=$("$PYTHON" -m data_prep.check --text "$text" --pairs "$pairs" --splits "$splits" $allow_empty $per_pair)
+names=$("$PYTHON" -m data_prep check --text "$text" --pairs "$pairs" --splits "$splits" $allow_empty $per_pair)
 inputs=() outputs=()
 while IFS= read -r name; do
     inputs+=("$text/$name")
@@ -91,11 +91,11 @@ mkdir -p "$out/pieces" "$out/.steps"
 lock_output preprocess "$out/.steps/lock" "--out $out"
 # A manifest stands for a complete folder. The others are what a kill left behind.
 rm -f "$out/manifest.json" "$out"/pieces/.*.tmp-* "$out"/pieces/*/.*.tmp-* "$out"/.*.tmp-*
-"$PYTHON" -m "data_prep.$verb" apply "--$option" "$segmenter" --dict "$dict" --inputs "${inputs[@]}" --outputs "${outputs[@]}" \
+"$PYTHON" -m data_prep "$verb" apply "--$option" "$segmenter" --dict "$dict" --inputs "${inputs[@]}" --outputs "${outputs[@]}" \
     --max-unknown "$max_unknown" --steps "$out/.steps" --workers "$workers"
 
 echo "preprocess: [3/4] pieces to binary files in $out" >&2
-"$PYTHON" -m data_prep.binarize --pieces "$out/pieces" --pairs "$pairs" --splits "$splits" --dict "$dict" \
+"$PYTHON" -m data_prep binarize --pieces "$out/pieces" --pairs "$pairs" --splits "$splits" --dict "$dict" \
     --output "$out" --workers "$workers" $per_pair
 
 echo "preprocess: [4/4] $out/manifest.json" >&2
@@ -103,5 +103,5 @@ if [ ! "$segmenter" -ef "$out/$kept" ]; then
     cp "$segmenter" "$out/.model.tmp-$$"
     mv "$out/.model.tmp-$$" "$out/$kept"
 fi
-"$PYTHON" -m data_prep.manifest --data "$out" --pairs "$pairs" --splits "$splits" $per_pair
+"$PYTHON" -m data_prep manifest --data "$out" --pairs "$pairs" --splits "$splits" $per_pair
 echo "preprocess: done: $out" >&2

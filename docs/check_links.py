@@ -21,6 +21,7 @@ class Page(HTMLParser):
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attributes):
+        """Collect anchors, and links to pages and resources."""
         given = dict(attributes)
         self.anchors.update(given[name] for name in ("id", "name") if given.get(name))
         if tag == "a" and given.get("href"):

@@ -42,7 +42,7 @@ html_show_sphinx = False
 
 
 def fill_in(app, name, source):
-    """A comment ``<!-- python -m fairseq_plugins WHAT -->`` becomes what that command prints."""
+    """Replace ``<!-- python -m fairseq_plugins WHAT -->`` by the output of that command."""
 
     def printed(found):
         command = [sys.executable, "-W", "ignore", "-m", "fairseq_plugins", found[1]]
@@ -64,5 +64,6 @@ def shorten(app, name, source):
 
 
 def setup(app):
+    """Connect the functions of this file to Sphinx."""
     app.connect("source-read", fill_in)
     app.connect("source-read", shorten)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary, ListDataset
 
-from data_prep.pieces import load_model, write_dictionary
-from data_prep.vector_text import WordVectors, write_vectors
+from data_prep.lexicon.vectors import WordVectors, write_vectors
+from data_prep.pieces.segmenters import load_model, write_dictionary
 from fairseq_plugins.csr.config import CodeSwitchingRestoreConfig
 from fairseq_plugins.csr.neighbours import Entries, read_text
 from fairseq_plugins.csr.noise import Switching

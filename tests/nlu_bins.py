@@ -11,9 +11,9 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.models import BaseFairseqModel
 from torch import nn
 
-from data_prep import nlu
-from data_prep import pieces as data_pieces
 from data_prep.io import read_json
+from data_prep.pieces import segmenters as data_pieces
+from data_prep.understanding import nlu
 from tests import builders
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")

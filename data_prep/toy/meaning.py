@@ -1,91 +1,85 @@
-"""What a toy sentence says, without any language, and the sampler that draws it."""
-
-from __future__ import annotations
+"""Meanings of toy sentences, without any language, and the sampler that draws them."""
 
 import random
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from typing import Dict, List, NamedTuple, Optional, Sequence, TypeVar
 
-from .toy_lexicon import ADJECTIVES, ADVERBS, NOUNS, NUMERALS, PLACES, VERBS, Adjective, Adverb, Noun, Place, Verb
+from . import words
 
 T = TypeVar("T")
+# Probability of each part of a sentence.
+ADVERB, ADJECTIVE, PLACE, REASON, REASON_PLACE = 0.4, 0.35, 0.3, 0.25, 0.15
+NUMERAL, PLURAL, DEFINITE, PAST = 0.15, 0.35, 0.55, 0.5
 
 
 class NounPhrase(NamedTuple):
-    """A noun with its determiner: `number` 2-5 for a numeral (then plural and indefinite), else 0."""
+    """A noun with its determiner.
 
-    noun: Noun
+    Attributes:
+        noun: the noun.
+        definite: with the definite article.
+        plural: in the plural.
+        number: 2 to 5 for a numeral (then plural and indefinite), else 0.
+        adjective: before the noun.
+    """
+
+    noun: words.Noun
     definite: bool
     plural: bool
     number: int = 0
-    adjective: Optional[Adjective] = None
+    adjective: Optional[words.Adjective] = None
 
 
 class Clause(NamedTuple):
-    """Who does what to whom, when (past or present) and where."""
+    """A transitive clause: who does what to whom, when (past or present) and where."""
 
     subject: NounPhrase
-    verb: Verb
+    verb: words.Verb
     object: NounPhrase
     past: bool
-    place: Optional[Place] = None
+    place: Optional[words.Place] = None
 
 
 class Meaning(NamedTuple):
     """A main clause, the time adverb in front of it, and the clause that gives its reason."""
 
     clause: Clause
-    adverb: Optional[Adverb] = None
+    adverb: Optional[words.Adverb] = None
     reason: Optional[Clause] = None
 
 
-class Rates(NamedTuple):
-    """How often each part of a sentence is there (probabilities in [0, 1])."""
+class _Frame(NamedTuple):
+    """A verb with its possible subjects and objects."""
 
-    adverb: float = 0.4
-    adjective: float = 0.35
-    place: float = 0.3
-    reason: float = 0.25
-    numeral: float = 0.15
-    plural: float = 0.35
-    definite: float = 0.55
-    past: float = 0.5
-    reason_place: float = 0.15
-
-
-DEFAULT_RATES = Rates()
+    verb: words.Verb
+    subjects: List[words.Noun]
+    objects: List[words.Noun]
 
 
 class MeaningSampler:
-    """Draws meanings from `random.Random(seed)`, using nothing but its `random()`: same draws on every Python.
+    """Draw meanings; only ``random.Random(seed).random()`` is used, which no Python changes."""
 
-    Raises: ValueError for a rate outside [0, 1].
-    """
-
-    def __init__(self, seed: int, rates: Rates = DEFAULT_RATES) -> None:
-        for name, rate in zip(Rates._fields, rates):
-            if not 0 <= rate <= 1:
-                raise ValueError(f"rate {name} is {rate!r}; valid: 0 to 1")
+    def __init__(self, seed: int) -> None:
         self._random = random.Random(seed).random
-        self._rates = rates
-        self._numbers: List[int] = sorted(NUMERALS)
-        self._frames: List[Tuple[Verb, List[Noun], List[Noun]]] = [
-            (verb, _nouns_with(verb.subjects), _nouns_with(verb.objects)) for verb in VERBS
+        self._numbers = sorted(words.NUMERALS)
+        self._frames = [
+            _Frame(verb, _nouns_with(verb.subjects), _nouns_with(verb.objects))
+            for verb in words.VERBS
         ]
-        self._adjectives: Dict[str, List[Adjective]] = {
-            noun.en: [adjective for adjective in ADJECTIVES if set(adjective.tags) & set(noun.tags)] for noun in NOUNS
+        self._adjectives: Dict[str, List[words.Adjective]] = {
+            noun.en: [word for word in words.ADJECTIVES if set(word.tags) & set(noun.tags)]
+            for noun in words.NOUNS
         }
-        self._adverbs: Dict[bool, List[Adverb]] = {
-            past: [adverb for adverb in ADVERBS if ("<" if past else "=") in adverb.tenses] for past in (False, True)
+        self._adverbs: Dict[bool, List[words.Adverb]] = {
+            False: [adverb for adverb in words.ADVERBS if "=" in adverb.tenses],
+            True: [adverb for adverb in words.ADVERBS if "<" in adverb.tenses],
         }
 
     def draw(self) -> Meaning:
-        """Returns the next meaning."""
-        past = self._chance(self._rates.past)
-        adverb = self._pick(self._adverbs[past]) if self._chance(self._rates.adverb) else None
-        clause = self._clause(past, self._rates.place)
-        reason = None
-        if self._chance(self._rates.reason):
-            reason = self._clause(past, self._rates.reason_place)
+        """Return the next meaning."""
+        past = self._chance(PAST)
+        adverb = self._pick(self._adverbs[past]) if self._chance(ADVERB) else None
+        clause = self._clause(past, PLACE)
+        reason = self._clause(past, REASON_PLACE) if self._chance(REASON) else None
         return Meaning(clause, adverb, reason)
 
     def _chance(self, rate: float) -> bool:
@@ -95,21 +89,23 @@ class MeaningSampler:
         return items[int(self._random() * len(items))]
 
     def _clause(self, past: bool, place_rate: float) -> Clause:
-        verb, subjects, objects = self._pick(self._frames)
-        subject = self._pick(subjects)
-        thing = self._pick(objects)
+        frame = self._pick(self._frames)
+        subject = self._pick(frame.subjects)
+        thing = self._pick(frame.objects)
         while thing is subject:
-            thing = self._pick(objects)
-        place = self._pick(PLACES) if self._chance(place_rate) else None
-        return Clause(self._noun_phrase(subject), verb, self._noun_phrase(thing), past, place)
+            thing = self._pick(frame.objects)
+        place = self._pick(words.PLACES) if self._chance(place_rate) else None
+        phrases = self._noun_phrase(subject), self._noun_phrase(thing)
+        return Clause(phrases[0], frame.verb, phrases[1], past, place)
 
-    def _noun_phrase(self, noun: Noun) -> NounPhrase:
-        adjective = self._pick(self._adjectives[noun.en]) if self._chance(self._rates.adjective) else None
-        if self._chance(self._rates.numeral):
+    def _noun_phrase(self, noun: words.Noun) -> NounPhrase:
+        adjectives = self._adjectives[noun.en]
+        adjective = self._pick(adjectives) if self._chance(ADJECTIVE) else None
+        if self._chance(NUMERAL):
             return NounPhrase(noun, False, True, self._pick(self._numbers), adjective)
-        plural = self._chance(self._rates.plural)
-        return NounPhrase(noun, self._chance(self._rates.definite), plural, 0, adjective)
+        plural = self._chance(PLURAL)
+        return NounPhrase(noun, self._chance(DEFINITE), plural, 0, adjective)
 
 
-def _nouns_with(tags: str) -> List[Noun]:
-    return [noun for noun in NOUNS if set(tags) & set(noun.tags)]
+def _nouns_with(tags: str) -> List[words.Noun]:
+    return [noun for noun in words.NOUNS if set(tags) & set(noun.tags)]

@@ -1,4 +1,4 @@
-"""Divide a translator's budget of hours between its trainings, by measured speed.
+r"""Divide a translator's budget of hours between its trainings, by measured speed.
 
 python -m recipes.plan make --hours 2 --systems masked_lm sga at --frozen masked_lm \\
     --parallel 2 --output plan.json

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Tuple
 
 from data_prep.io import read_lines
-from data_prep.score import System, score_systems
+from data_prep.scoring.score import System, score_systems
 
 from .studies import Claim, Job, Study
 

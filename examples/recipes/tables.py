@@ -4,7 +4,7 @@ import itertools
 import statistics
 from typing import Any, Dict, List, Sequence
 
-from data_prep.score import TITLES
+from data_prep.scoring.score import TITLES
 
 from .claims import SIGNIFICANT, holm, outcomes
 from .ledger import Ledger, best_validation, output_of, score_of

@@ -1,4 +1,4 @@
-"""Distance of two languages in an encoder-decoder (CSR, Eq. 4).
+r"""Distance of two languages in an encoder-decoder (CSR, Eq. 4).
 
     fairseq-plugins language-distance before=mbart.cc25 after=run/checkpoint_best.pt \\
         --source text.en --target text.de --source-lang en --target-lang de

@@ -17,8 +17,7 @@ from .empty_sources import refuse_empty_sources
 from .language_tags import LanguageTags
 
 ROWS = "adapter_rows"
-"""Entry of the encoder's output beside the stock ones: (B,) int64 on the host, number of each
-row's language."""
+"""Key added to the encoder's output: (B,) int64 on the host, number of each row's language."""
 
 
 class Adapter(nn.Module):
@@ -53,9 +52,9 @@ class RowLanguages:
         """Group the rows of a batch by their languages.
 
         Args:
-            numbers: (B,) int64, number of each row's language; on the host, or the device is
-                waited for.
-            device: of the layers.
+            numbers: (B,) int64, number of each row's language; best on the host, since a copy from
+                the device waits for it.
+            device: device of the layers.
             active: see :attr:`active`.
         """
         numbers = numbers.cpu()
@@ -92,10 +91,10 @@ class LanguageAdapters(nn.Module):
             return x
         added = torch.zeros_like(x)
         for number, rows in groups.items():
-            if number < 0:
+            if number < 0:  # rows without a language token
                 continue
             adapter = self.of[self.languages[number]]
-            if len(groups) == 1:
+            if len(groups) == 1:  # no row needs to be copied
                 added = adapter(x)
             else:
                 added = added.index_copy(1, rows, adapter(x.index_select(1, rows)).to(x.dtype))
@@ -156,8 +155,8 @@ class AdapterEncoder(TransformerEncoderBase):
         """Run the stock encoder over (B, S) tokens.
 
         Raises:
-            ValueError: a row without a language token, of a language without adapters, or without
-                any other token.
+            ValueError: a row has no language token, its language has no adapters, or it has no
+                other token.
         """
         numbers = self.tags(src_tokens).numbers
         symbols = self.dictionary
@@ -203,7 +202,7 @@ class AdapterDecoder(TransformerDecoderBase):
         """Run the stock decoder over (B, T) tokens.
 
         Raises:
-            ValueError: a target without a language token, or of a language without adapters.
+            ValueError: a target has no language token, or its language has no adapters.
         """
         device = prev_output_tokens.device
         if self.plan.by_encoder:
@@ -211,7 +210,9 @@ class AdapterDecoder(TransformerDecoderBase):
             self.current.set(encoder_out[ROWS][0], device)
         else:
             tagged = self.tags(prev_output_tokens, search=incremental_state is not None)
-            active = tagged.active if incremental_state is None else tagged.active[:, -1:]
+            active = tagged.active
+            if incremental_state is not None:  # the layers see only the last token
+                active = active[:, -1:]
             self.current.set(tagged.numbers, device, active)
         return super().extract_features(
             prev_output_tokens, encoder_out, incremental_state, *args, **kwargs

@@ -29,6 +29,7 @@ from ..common.options import (
     USE_ITS_DICTIONARY,
     Rule,
     as_namespace,
+    check_choices,
     check_rules,
     defaults_of,
     flag,
@@ -91,10 +92,6 @@ ARCHITECTURES: Dict[str, Dict[str, Any]] = {
 RULES = (
     in_range("adapter_width", "[1, inf)"),
     Rule(
-        lambda o: str(o.decoder_adapter_language) not in ("target", "encoder"),
-        "--decoder-adapter-language must be one of target, encoder; got {decoder_adapter_language}",
-    ),
-    Rule(
         lambda o: not o.adapter_backbone and not getattr(o, "initialised_from", None),
         f"{OPTION} is needed: adapters alone do not translate. Give a checkpoint of a stock "
         "multilingual transformer",
@@ -126,17 +123,18 @@ class TransformerAdapterModel(FilledTransformer):
         The languages are written into ``args``, so that decoding needs no other list.
 
         Raises:
-            ValueError: a broken rule, or a task or backbone that does not fit.
+            ValueError: options break a rule, or the task or the backbone does not fit.
         """
         defaults = defaults_of(TransformerAdapterOptions)
         with writable(args):
             set_architecture(args, {**defaults, "adapter_width": PAPER["adapter_width"]})
+            check_choices(args, {"decoder_adapter_language": CHOICES})
             check_rules(args, RULES)
             languages = choose_languages(args, task)
             args.encoder_adapters = ",".join(languages.encoder)
             args.decoder_adapters = ",".join(languages.decoder)
         plain = as_namespace(args)
-        # Attributes of the options are all that build_encoder and build_decoder get to see.
+        # build_encoder and build_decoder get no task, so the plans travel with the options.
         plain.adapter_plans = {side: make_plan(args, task, side) for side in ("encoder", "decoder")}
         try:
             model: TransformerAdapterModel = super().build_model(plain, task)
@@ -190,7 +188,7 @@ def choose_languages(args: Any, task: Any) -> AdapterLanguages:
     """Choose the languages with adapters: those of the options, else those of the pairs.
 
     Raises:
-        ValueError: a task without language tokens, or languages that it does not have.
+        ValueError: the task has no language tokens, or does not have the languages of the options.
     """
     task_args: Any = getattr(task, "args", None)
     by_encoder = str(args.decoder_adapter_language) == "encoder"
@@ -208,13 +206,13 @@ def choose_languages(args: Any, task: Any) -> AdapterLanguages:
     pairs = all_pairs(task)
     sources = sorted({pair.split("-")[0] for pair in pairs})
     targets = sorted({pair.split("-")[1] for pair in pairs})
-    by_encoder_token = sources if str(task_args.encoder_langtok) == "src" else targets
-    by_decoder_token = by_encoder_token if by_encoder else targets
+    encoder_required = sources if str(task_args.encoder_langtok) == "src" else targets
+    decoder_required = encoder_required if by_encoder else targets
 
-    encoder = split_list(args.encoder_adapters) or by_encoder_token
+    encoder = split_list(args.encoder_adapters) or encoder_required
     decoder = encoder if by_encoder else split_list(args.decoder_adapters) or targets
-    check_languages("encoder", encoder, by_encoder_token, task.langs, pairs)
-    check_languages("decoder", decoder, by_decoder_token, task.langs, pairs)
+    check_languages("encoder", encoder, encoder_required, task.langs, pairs)
+    check_languages("decoder", decoder, decoder_required, task.langs, pairs)
     return AdapterLanguages(encoder, decoder)
 
 
@@ -296,7 +294,7 @@ LEARNED_POSITIONS = {
     "max_source_positions": "encoder_learned_pos",
     "max_target_positions": "decoder_learned_pos",
 }
-"""Number of positions -> the option without which any number fits."""
+"""Option of a longest input -> option that makes positions learned. Otherwise any length fits."""
 
 
 def fill_backbone(model: Any, args: Any, task: Any) -> LoadReport:
@@ -306,7 +304,8 @@ def fill_backbone(model: Any, args: Any, task: Any) -> LoadReport:
         A report of every tensor.
 
     Raises:
-        ValueError: no transformer, or other sizes, wiring, languages or dictionary.
+        ValueError: the checkpoint is no transformer, or its sizes, wiring, languages or dictionary
+            are others.
     """
     path = args.adapter_backbone
     origin = f"{OPTION} {path}"
@@ -353,7 +352,7 @@ def compare_options(
         if name in LEARNED_POSITIONS and not trained.get(LEARNED_POSITIONS[name]):
             continue
         setting = getattr(args, name)
-        if expected != setting and (expected or setting):
+        if expected != setting and (expected or setting):  # None and False are equal
             wrong.append(f"{flag(name)} {setting} (valid here: {expected})")
     if wrong:
         raise ValueError(f"{origin} was trained with other options: {', '.join(wrong)}")

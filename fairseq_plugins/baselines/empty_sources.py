@@ -12,7 +12,7 @@ from torch import Tensor
 def refuse_empty_sources(src_tokens: Tensor, fillers: Collection[int], training: bool) -> None:
     """Raise ValueError if a row of a batch consists of ``fillers`` alone; names the first such row.
 
-    Nothing is checked while training on a GPU, where every batch would wait for the answer.
+    Nothing is checked in training on a GPU: the check would wait for the device in every batch.
 
     Args:
         src_tokens: (B, S) int64.

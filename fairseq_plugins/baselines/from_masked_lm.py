@@ -20,9 +20,8 @@ from ..common.fit_options import fit_options, side_sizes
 from ..common.options import (
     EMBEDDING_POLICIES,
     XLMR_WIRING,
-    Rule,
     as_namespace,
-    check_rules,
+    check_choices,
     check_sizes,
     check_wiring,
     defaults_of,
@@ -69,12 +68,6 @@ ARCHITECTURES: Dict[str, Dict[str, Any]] = {
 """Defaults of each --arch; the plain name is base. With --share-all-embeddings base has 391M
 parameters and large 962M, the paper's 390M and 960M."""
 
-RULES = (
-    Rule(
-        lambda o: str(o.embedding_mismatch) not in ("error", "extend", "truncate"),
-        "--embedding-mismatch must be one of error, extend, truncate; got {embedding_mismatch}",
-    ),
-)
 ENCODER_WIRING = {
     name: setting for name, setting in XLMR_WIRING.items() if not name.startswith("decoder")
 }
@@ -90,7 +83,7 @@ class XLMREncoder(TransformerEncoderBase):
         """
         start = self.dictionary.bos()
         padding = src_tokens.eq(self.padding_idx)
-        leading = padding.long().cumprod(dim=1).sum(dim=1, keepdim=True)  # B 1
+        leading = padding.long().cumprod(dim=1).sum(dim=1, keepdim=True)  # B 1, padding on the left
         first = src_tokens.gather(1, leading.clamp(max=src_tokens.size(1) - 1))
         if bool(first.eq(start).all()):
             return src_tokens
@@ -100,13 +93,10 @@ class XLMREncoder(TransformerEncoderBase):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, *args: Any, **kwargs: Any
     ) -> Any:
-        """Run the stock encoder, one token longer.
-
-        Args:
-            src_tokens: (B, S) int64.
+        """Run the stock encoder on ``src_tokens`` (B, S) int64 after ``<s>``.
 
         Raises:
-            ValueError: a sentence without a token.
+            ValueError: a sentence has no token.
         """
         symbols = self.dictionary
         fillers = (symbols.pad(), symbols.bos(), symbols.eos())
@@ -122,7 +112,7 @@ class XLMREncoder(TransformerEncoderBase):
 class TransformerFromXLMRModel(FilledTransformer):
     """Stock transformer of XLM-R's shape: encoder from the file, decoder at random.
 
-    Every option of the stock transformer holds.
+    All options of the stock transformer apply.
 
     Source: SGA section 5.2, "XLM-R w. AT initialization". The paper does not say whether the
     embedding is shared; the sizes of its Table 1 are those of a shared one.
@@ -136,11 +126,11 @@ class TransformerFromXLMRModel(FilledTransformer):
         """Build, then fill from the masked LM that ``args`` names; see ``start_from``.
 
         Raises:
-            ValueError: a broken rule, or a file that does not fit.
+            ValueError: an option has an invalid value, or the file does not fit.
         """
         with writable(args):
             set_architecture(args, defaults_of(FromXLMROptions))
-        check_rules(args, RULES)
+        check_choices(args, {"embedding_mismatch": EMBEDDING_POLICIES})
         plain = as_namespace(args)
         model: TransformerFromXLMRModel = super().build_model(plain, task)
         if args.pretrained_xlmr:
@@ -171,7 +161,7 @@ def fill_encoder(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
         A report of every tensor; its ``reasons`` name the source of each.
 
     Raises:
-        ValueError: sizes, positions, dictionary or wiring that do not fit.
+        ValueError: sizes, positions, dictionary or wiring do not fit.
     """
     origin = f"{OPTION} {args.pretrained_xlmr}"
     check_wiring(args, ENCODER_WIRING, origin)

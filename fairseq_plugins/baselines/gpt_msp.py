@@ -92,7 +92,7 @@ class Reader(FairseqEncoder):
     def __init__(self, frozen: Frozen, dictionary: Any, encoding: Prompts, re_encoding: Prompts):
         super().__init__(dictionary)
         self.encoding, self.re_encoding = encoding, re_encoding
-        # Not registered, since the decoder owns it: it would be twice in every state dict.
+        # Set without nn.Module.__setattr__: the decoder registers it, and a state dict has it once.
         self.__dict__["frozen"] = frozen
 
     @property
@@ -117,7 +117,7 @@ class Reader(FairseqEncoder):
             ``encoder_padding_mask``: (B, S), True = padding.
 
         Raises:
-            ValueError: a sentence without a token.
+            ValueError: a sentence has no token.
         """
         padding = src_tokens.eq(self.lm.padding_idx)
         fillers = (self.lm.padding_idx, self.dictionary.eos())
@@ -181,12 +181,12 @@ class Writer(FairseqIncrementalDecoder):
         features_only: bool = False,
         **_: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """Compute the logits of every target token, with ``incremental_state`` of the last one.
+        """Compute the logits of all target tokens; with ``incremental_state``, of the last one.
 
         Args:
             prev_output_tokens: (B, T) int64, ``</s>`` first.
-            encoder_out: of :class:`Reader`.
-            incremental_state: of fairseq's generator; holds the caches after the first step.
+            encoder_out: output of :class:`Reader`.
+            incremental_state: state of fairseq's generator; after the first step it has the caches.
             features_only: return hidden states instead of logits.
 
         Returns:
@@ -227,7 +227,8 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
         """Build the model around the pretrained file.
 
         Raises:
-            ValueError: a broken rule, two dictionaries, or a file that does not fit.
+            ValueError: options break a rule, the sides have different dictionaries, or the file
+                does not fit.
         """
         set_architecture(cfg, ARCHITECTURES["gpt_msp"])
         check_rules(cfg, RULES)

@@ -61,12 +61,12 @@ class LanguageTags(nn.Module):
 
         Args:
             tokens: (B, T) int64.
-            search: the rows are beams, which have no language token before the first step. fairseq
-                fills the beams that a forced token leaves over with any token, at a score of minus
-                infinity; so it is an error only if no row at all has a language with adapters.
+            search: True = the rows are beams. They have no language token before the first step.
+                When fairseq forces the first token it fills the surplus beams with arbitrary
+                tokens at score -inf, so rows without adapters are an error only if all are such.
 
         Raises:
-            ValueError: a language without adapters, or a row without a language token.
+            ValueError: a language has no adapters, or a row has no language token.
         """
         numbers, is_tag = self.first(tokens)
         numbers = numbers.cpu() if self.host_numbers is None else self.host_numbers
@@ -75,6 +75,7 @@ class LanguageTags(nn.Module):
         return TaggedRows(numbers.clamp(min=NONE), is_tag.cumsum(dim=1).gt(0))
 
     def _check(self, number: int, needs_tag: bool) -> None:
+        """Raise the error of a language's number; with ``needs_tag`` it must not be NONE."""
         if number < NONE:
             raise ValueError(
                 f"{self.side}: language {self.unadapted[NONE - 1 - number]!r} has no adapters; "
@@ -92,10 +93,9 @@ class LanguageTags(nn.Module):
 def read_together(
     encoder: LanguageTags, src_tokens: Tensor, decoder: LanguageTags, prev_output_tokens: Tensor
 ) -> Iterator[None]:
-    """Read the languages of both sides with one wait for the device.
+    """Read the languages of both sides with one wait for the device, inside a ``with`` block.
 
-    Inside the block ``encoder`` and ``decoder`` must be called with these tokens, (B, S) and
-    (B, T).
+    There ``encoder`` and ``decoder`` must be called with these tokens, (B, S) and (B, T).
     """
     sources, _ = encoder.first(src_tokens)
     targets, _ = decoder.first(prev_output_tokens)

@@ -65,17 +65,10 @@ ARCHITECTURES: Dict[str, Dict[str, Any]] = {
 }
 """Defaults of each --arch; nat_ctc_big is Transformer-big with the paper's dropout."""
 
+SIZES = ("encoder_layers", "decoder_layers", "embed_dim", "ffn_embed_dim", "attention_heads")
 RULES = (
-    in_range("dropout", "[0, 1)"),
-    in_range("attention_dropout", "[0, 1)"),
-    in_range("activation_dropout", "[0, 1)"),
-    in_range("encoder_layers", "[1, inf)"),
-    in_range("decoder_layers", "[1, inf)"),
-    in_range("embed_dim", "[1, inf)"),
-    in_range("ffn_embed_dim", "[1, inf)"),
-    in_range("attention_heads", "[1, inf)"),
-    in_range("max_source_positions", "[1, inf)"),
-    in_range("ctc_upsample", "[1, inf)"),
+    *(in_range(name, "[0, 1)") for name in ("dropout", "attention_dropout", "activation_dropout")),
+    *(in_range(name, "[1, inf)") for name in (*SIZES, "max_source_positions", "ctc_upsample")),
     Rule(
         lambda o: o.embed_dim % o.attention_heads,
         "--embed-dim must be a multiple of --attention-heads; got {embed_dim} and "
@@ -106,7 +99,7 @@ class SlotDecoder(TransformerDecoder):
         source_mask = source_masks[0] if source_masks else None
         slots = states.repeat_interleave(upsample, dim=0)[: int(lengths.max())]  # T B C
         mask = lengths_to_padding_mask(lengths, slots.size(0), slots.device)
-        # Positions count the tokens that are not padding, whatever their ids.
+        # fairseq numbers the tokens that are not padding; slots have none, so any other id will do.
         tokens = (~mask).long() + self.padding_idx  # padding_idx + 1 at slots
         positions = self.embed_positions(tokens)
         hidden = self.dropout_module(slots + positions.transpose(0, 1))
@@ -145,7 +138,7 @@ class NATCTCModel(SlotModel):
 
     @classmethod
     def build_model(cls, cfg: NATCTCConfig, task: Any) -> "NATCTCModel":
-        """Build the model. Raises ValueError for a broken rule, or a task of another kind."""
+        """Build the model. Raises ValueError if options break a rule or the task fills no slots."""
         check_slots_task(task, "nat_ctc")
         dictionary = task.source_dictionary
         set_architecture(cfg, ARCHITECTURES["nat_ctc"])

@@ -91,8 +91,8 @@ class PrefixDecoder(TransformerDecoderBase):
         Args:
             tokens: (B, T) int64; padding on either side. Positions are counted from the first
                 token, whatever the prefix.
-            prefix: one (keys, values) pair per layer, each (B or 1, H, P, C / H); ``state`` must
-                be empty then.
+            prefix: one (keys, values) pair per layer, each (B or 1, H, P, C / H). With a prefix
+                ``state`` must be empty.
             prefix_padding_mask: (B, P) bool, True = that prefix entry may not be attended.
             state: receives the keys and values of prefix and tokens.
             step: only the last token is new; ``state`` has all tokens before it.
@@ -101,7 +101,7 @@ class PrefixDecoder(TransformerDecoderBase):
             (B, T, C); with ``step`` (B, 1, C).
 
         Raises:
-            ValueError: more tokens than positions.
+            ValueError: there are more tokens than positions.
         """
         state = {} if state is None else state
         if tokens.size(1) > self.max_positions():
@@ -132,7 +132,7 @@ class PrefixDecoder(TransformerDecoderBase):
         """Return the keys and values of each layer that :meth:`run` left in ``state``.
 
         Args:
-            skip: number of first positions to leave out, as those of the prefix.
+            skip: number of first positions to leave out, such as those of a prefix.
 
         Returns:
             One (keys, values) pair per layer, each (B, H, T, C / H).
@@ -144,7 +144,7 @@ class PrefixDecoder(TransformerDecoderBase):
         return pairs
 
     def _embed(self, tokens: Tensor, step: bool) -> Tensor:
-        """Embed all tokens, with ``step`` the last one. (B, T) -> (T, B, C) or (1, B, C)."""
+        """Embed all tokens, or with ``step`` the last. (B, T) -> (T, B, C) or (1, B, C)."""
         positions = self.embed_positions(tokens, incremental_state={} if step else None)
         words = self.embed_tokens(tokens[:, -1:] if step else tokens)
         x = self.embed_scale * words + positions
@@ -153,9 +153,9 @@ class PrefixDecoder(TransformerDecoderBase):
         return self.dropout_module(x).transpose(0, 1)
 
     def _causal_mask(self, x: Tensor, length: int) -> Tensor:
-        """Mask, additively, the later tokens: (T, P + T); each token sees the whole prefix."""
+        """Build the additive mask (T, P + T): a token sees the prefix and no later token."""
         size = x.size(0)
-        # Finite, so that padding on the left gives no NaN: without a prefix it sees nothing else.
+        # Finite: padding on the left sees no earlier token, so that -inf would give NaN there.
         blocked = x.new_full((size, size), torch.finfo(x.dtype).min / 2).triu(1)
         return torch.cat([blocked.new_zeros(size, length), blocked], dim=1)
 
@@ -163,7 +163,7 @@ class PrefixDecoder(TransformerDecoderBase):
     def _stock_state(
         pair: Tuple[Tensor, Tensor], mask: Optional[Tensor], batch: int
     ) -> List[Tensor]:
-        """Return the form in which a stock layer takes earlier keys, values and padding."""
+        """Convert a prefix to the list [keys, values, padding mask] that a stock layer takes."""
         key, value = (part.expand(batch, -1, -1, -1).contiguous() for part in pair)
         if mask is None:
             mask = key.new_zeros(batch, key.size(2), dtype=torch.bool)
@@ -180,7 +180,7 @@ def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
         dictionary: of both sides; the module gets a row for each of its entries.
 
     Raises:
-        ValueError: no or missing file, or sizes or a dictionary that do not fit it.
+        ValueError: the file is missing, or sizes or dictionary do not fit it.
     """
     valid = "a Hugging Face GPT-2 folder, or a checkpoint of transformer_lm"
     path = frozen_path(cfg, "pretrained_gpt", valid)
@@ -206,10 +206,10 @@ def matching_rows(pretrained: PretrainedFile, dictionary: Any, origin: str) -> L
     """Find the row of the file for each entry of a fairseq dictionary.
 
     Returns:
-        V rows; -1 for an entry that no text holds and the file lacks.
+        V numbers, the row of each entry; -1 if the file lacks it and no text holds it.
 
     Raises:
-        ValueError: entries that the file does not have, or no vocabulary beside the file.
+        ValueError: the file lacks an entry, or there is no vocabulary beside it.
     """
     if not pretrained.entries:
         rows = pretrained.layout.vocab_size
@@ -229,9 +229,9 @@ def matching_rows(pretrained: PretrainedFile, dictionary: Any, origin: str) -> L
 
 
 def take_rows(tensor: Tensor, rows: Sequence[int]) -> Tensor:
-    """Return the rows of an embedding, (V, C), with the mean of all rows in place of row -1.
+    """Return the ``rows`` of an embedding, (V, C); row -1 is the mean of all.
 
-    The mean has a usual size, and is the same in every run.
+    A row -1 is never read. The mean is an ordinary vector that is the same in every run.
     """
     index = torch.tensor(rows)
     mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)  # 1 C

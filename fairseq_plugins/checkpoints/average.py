@@ -1,8 +1,8 @@
-"""Average checkpoints: ``fairseq-plugins average --directory DIR --best 5 --output FILE``.
+"""Averages checkpoints: ``fairseq-plugins average --directory DIR --best 5 --output FILE``.
 
-Works on every fairseq checkpoint, also on those that hold only the trained part of a model. A
-frozen part is named by a marker without elements, which is copied; averaging over different frozen
-parts fails because the names differ.
+It works on every fairseq checkpoint, also on one that holds only the trained part of a model. Such
+a checkpoint names its frozen part by an empty tensor, which is copied. Checkpoints with different
+frozen parts have different names, so averaging them fails.
 """
 
 import logging
@@ -29,7 +29,7 @@ _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 _OPTIMIZER = ("last_optimizer_state", "optimizer")
 _RUN_ENTRIES = (*_OPTIMIZER, "ema", "ema_fp32_params", "previous_training_time")
-"""Entries that only the run needs."""
+"""Entries that only the run needs; they are left out of an average."""
 
 
 # ---- Choose the files. ----
@@ -40,15 +40,16 @@ def select_best(
 ) -> List[Path]:
     """Return the best files of ``--keep-best-checkpoints``, best first.
 
-    The number in ``checkpoint.best_METRIC_VALUE.pt`` ranks them. The run's own options in a file
-    state whether larger is better.
+    They are sorted by the value in ``checkpoint.best_METRIC_VALUE.pt``. The run's options in one of
+    the files state whether a larger value is better.
 
     Args:
-        metric: required if the folder has several.
-        allow_fewer: take what there is.
+        metric: metric in the names; required if the folder has several.
+        allow_fewer: return all files if there are fewer than ``count``.
 
     Raises:
-        CheckpointError: no or too few such files, several metrics, or an unreadable file.
+        CheckpointError: there are no or too few such files, the metric is ambiguous, or a file is
+            unreadable.
     """
     matches = _matches(directory, _BEST)
     metrics = sorted({match[1] for match in matches.values()})
@@ -64,6 +65,7 @@ def select_best(
 
 
 def _larger_is_better(path: Path) -> bool:
+    """Return ``--maximize-best-checkpoint-metric`` of the run that wrote a checkpoint."""
     state = read_checkpoint(path)
     options = as_dict(state.get("args")) or as_dict(as_dict(state.get("cfg")).get("checkpoint"))
     name = "maximize_best_checkpoint_metric"
@@ -79,11 +81,11 @@ def select_last(
     """Return the latest of ``checkpointEPOCH.pt`` or ``checkpoint_EPOCH_UPDATE.pt``, latest first.
 
     Args:
-        by: ``"epochs"`` or ``"updates"``; required if the folder has both kinds.
-        allow_fewer: take what there is.
+        by: ``"epochs"`` or ``"updates"``; required if the folder has both kinds of files.
+        allow_fewer: return all files if there are fewer than ``count``.
 
     Raises:
-        CheckpointError: no or too few such files.
+        CheckpointError: there are no or too few such files, or the kind is ambiguous.
     """
     epochs, updates = _matches(directory, _EPOCH), _matches(directory, _UPDATE)
     if by is None and epochs and updates:
@@ -95,7 +97,7 @@ def select_last(
 
 
 def _matches(directory: PathLike, pattern: "re.Pattern[str]") -> Dict[Path, "re.Match[str]"]:
-    """Map the files of a folder whose names match, in the order of their names."""
+    """Return file -> match of its name, for the files of a folder that match, sorted by name."""
     folder = Path(directory)
     if not folder.is_dir():
         raise CheckpointError(f"--directory {folder}: no such folder")
@@ -106,6 +108,7 @@ def _matches(directory: PathLike, pattern: "re.Pattern[str]") -> Dict[Path, "re.
 def _first(
     files: List[Path], option: str, count: int, pattern: str, allow_fewer: bool
 ) -> List[Path]:
+    """Return the first ``count`` files; ``pattern`` describes their names in messages."""
     if count < 1:
         raise CheckpointError(f"{option} {count}: expected at least 1")
     if not files or (len(files) < count and not allow_fewer):
@@ -123,15 +126,15 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
     """Average the ``model`` entries of fairseq checkpoints.
 
     Floating-point tensors are summed in float64 and returned in their own dtype. Integer and
-    boolean tensors must be equal. Tensors without elements are copied. Tensors that are tied in the
-    first file and equal in every other one stay tied.
+    boolean tensors must be equal. Empty tensors are copied. Tensors that are tied in the first file
+    and equal in all others stay tied.
 
     Returns:
-        the first checkpoint with the averaged model, without what only the run needs: optimizer,
-        moving averages, hours.
+        the first checkpoint with the averaged model, without optimizer, moving averages and
+        training time.
 
     Raises:
-        CheckpointError: unreadable files, or models that differ in names, shapes, dtypes or
+        CheckpointError: a file is unreadable, or the models differ in names, shapes, dtypes or
             integers; names the tensor.
     """
     _check_inputs(paths)
@@ -143,10 +146,12 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
         if not state:
             state, tied = checkpoint, tied_names(model)
         _compare(model, state["model"], f"checkpoint {path}", str(paths[0]))
-        # What is tied in every model is summed once: most tensors of a VECO have several names.
+        # A tied tensor is summed once, which saves most of the work for a VECO. Names that differ
+        # in a later file are tied no more: both go on from the sum so far.
         for name, owner in list(tied.items()):
             if sums and not torch.equal(model[name], model[owner]):
-                sums[name] = sums[tied.pop(name)]
+                del tied[name]
+                sums[name] = sums[owner]
         for name, tensor in model.items():
             if name not in tied and tensor.is_floating_point():
                 sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
@@ -173,6 +178,7 @@ def _check_inputs(paths: Sequence[PathLike]) -> None:
 def _compare(
     model: Mapping[str, Tensor], first: Mapping[str, Tensor], origin: str, first_path: str
 ) -> None:
+    """Raise CheckpointError if a model cannot be averaged with the first."""
     different = sorted(set(model) ^ set(first))
     if different:
         difference = f"its tensors are not those of {first_path}; only one has {listing(different)}"
@@ -191,10 +197,10 @@ def _describe(tensor: Tensor) -> str:
 
 
 def write_average(paths: Sequence[PathLike], output: PathLike) -> None:
-    """Average files into ``output``, which is replaced atomically.
+    """Write the average of checkpoints to ``output``, which is replaced atomically.
 
     Raises:
-        CheckpointError: ``output`` is one of the files, or as :func:`average_checkpoints`.
+        CheckpointError: ``output`` is one of the inputs, or as :func:`average_checkpoints`.
     """
     if Path(output).resolve() in [Path(path).resolve() for path in paths]:
         raise CheckpointError(f"--output {output}: is one of the inputs, expected another file")

@@ -1,7 +1,7 @@
-"""Encoder-decoders: mBART, NLLB, M2M-100 and DeltaLM; and the encoders that this package trained.
+"""Reads mBART, NLLB, M2M-100 and DeltaLM, and the encoders that this package trained.
 
-Of mBART, NLLB and M2M-100 the encoder is read: fairseq's and Hugging Face's names differ by
-``model.`` and ``shared`` only. Of DeltaLM the encoder or the whole is read.
+Only the encoder of an mBART, NLLB or M2M-100 is read. Hugging Face's names differ from fairseq's
+in ``model.`` and ``shared`` only. A DeltaLM is read as a whole, or its encoder alone.
 """
 
 import logging
@@ -70,15 +70,15 @@ _WIRING_OPTIONS = {
     "learned_positions": "encoder_learned_pos",
     "activation": "activation_fn",
 }
-"""Field of a layout -> fairseq's option."""
+"""Field of a layout -> option of fairseq."""
 
 
 def convert_bart(checkpoint: Checkpoint) -> PretrainedFile:
     """Convert the encoder of an mBART, NLLB or M2M-100.
 
     Raises:
-        CheckpointError: other options, or tensors that fit several families while no option tells
-            which of them it is.
+        CheckpointError: the options are not those of such a model, or do not tell which family it
+            is of, while its tensors fit several.
     """
     if checkpoint.is_folder:
         return _convert_folder(checkpoint)
@@ -101,7 +101,8 @@ def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
     checkpoint.refuse(differing(options, _FOLDER_WIRED), EXPECTED)
     family, copies = _FOLDER_FAMILIES[str(checkpoint.model_type)], ((SHARED, f"encoder.{WORDS}"),)
     model = convert_tensors(checkpoint, NAMES, FOLDER_SIZES, EXPECTED, family, copies)
-    model.wiring["scale_embedding"] = bool(options.get("scale_embedding", family == "nllb"))
+    default = family == "nllb"  # of transformers: True for M2M-100, False for mBART
+    model.wiring["scale_embedding"] = bool(options.get("scale_embedding", default))
     if options.get("activation_function"):
         model.wiring["activation"] = options["activation_function"]
     model.stated_languages = Languages(style=STYLES[family])
@@ -111,11 +112,11 @@ def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
 def find_wiring(model: PretrainedFile) -> None:
     """Fill in wiring and languages of a fairseq encoder by its options and its tensors.
 
-    The options of released models are not always those of their training. The tensors count where
-    they differ.
+    If they contradict each other, the tensors are believed and a warning is logged: the options of
+    released models are not always those of their training.
 
     Raises:
-        CheckpointError: there are no positions.
+        CheckpointError: the model was trained without positions.
     """
     options, origin = model.checkpoint.options, model.origin
     if options.get("no_token_positional_embeddings"):
@@ -126,12 +127,12 @@ def find_wiring(model: PretrainedFile) -> None:
     if options.get("no_scale_embedding") is not None:
         model.wiring["scale_embedding"] = not options["no_scale_embedding"]
     actual = {
-        # fairseq has a last norm with norms before the blocks, and only then.
+        # fairseq's encoder has a norm after its last layer if and only if it is pre-norm.
         "normalize_before": "encoder.layer_norm.weight" in model.tensors,
         "layernorm_embedding": "encoder.layernorm_embedding.weight" in model.tensors,
     }
     if f"encoder.{POSITIONS}" in model.tensors:
-        # Without a table, positions may be sinusoids, or the table is lost: the options tell.
+        # Without a table, the options tell whether positions are sinusoids or the table is lost.
         actual["learned_positions"] = True
     for field, option in _WIRING_OPTIONS.items():
         setting = options.get(option)
@@ -144,7 +145,7 @@ def find_wiring(model: PretrainedFile) -> None:
     model.stated_languages = stock_languages(model.checkpoint.entries, options, style)
 
 
-# ---- DeltaLM: the release, with embeddings beside the sides, and this package's. ----
+# ---- DeltaLM: the release, whose embeddings have their own prefixes, and this package's. ----
 
 DELTALM = (
     "a DeltaLM file: {'weights': …} with src_embedding.*, encoder.*, tgt_embedding.*, decoder.*; "
@@ -169,7 +170,7 @@ DELTALM_NAMES = NameTable(
 
 
 def convert_deltalm(checkpoint: Checkpoint) -> PretrainedFile:
-    """Convert a DeltaLM whose encoder alone is needed."""
+    """Convert a DeltaLM, and find the wiring of its encoder."""
     model = convert_tensors(checkpoint, DELTALM_NAMES, SIZE_OPTIONS, DELTALM, "deltalm")
     find_wiring(model)
     return model
@@ -179,10 +180,10 @@ def read_deltalm(path: PathLike) -> PretrainedFile:
     """Read a whole DeltaLM, in the names of this package's model.
 
     Returns:
-        the file; ``sizes`` are not filled in, for a released file does not tell its heads.
+        the file; its ``sizes`` are empty, because a released file does not state its heads.
 
     Raises:
-        CheckpointError: unreadable, or with tensors that are not accounted for.
+        CheckpointError: the file is unreadable, or has tensors that are not accounted for.
     """
     checkpoint = open_checkpoint(path, DELTALM)
     model = convert_tensors(checkpoint, DELTALM_NAMES, SIZE_OPTIONS, DELTALM)
@@ -205,6 +206,7 @@ OWN_NAMES = NameTable(
 
 def convert_own(checkpoint: Checkpoint) -> PretrainedFile:
     """Convert an ``nlu_encoder`` checkpoint, whose options hold its whole layout."""
+    # Messages name the option of the heads; the sizes themselves are taken from the layout below.
     size_names = {"layers": "", "heads": f"{LAYOUT_ENTRY}.heads"}
     model = convert_tensors(checkpoint, OWN_NAMES, size_names, OWN)
     options = checkpoint.options

@@ -1,7 +1,7 @@
-"""Reads the encoder of any known model, with the entry that each row of its embedding stands for.
+"""Reads the encoder of any known model, and the vocabulary entry of each row of its embedding.
 
-A dictionary, a tokenizer or a list of languages beside the weights names the rows.
-:func:`write_dictionary` writes these names as a dictionary, with which data is preprocessed.
+The entries come from a dictionary, a tokenizer or a list of languages beside the weights.
+:func:`write_dictionary` writes them as a fairseq dictionary, with which data is preprocessed.
 """
 
 from pathlib import Path
@@ -52,15 +52,15 @@ def read_encoder(
     """Read the encoder of any known model, in the names of fairseq's ``TransformerEncoder``.
 
     Args:
-        path: a checkpoint or a folder with one: fairseq's ``model.pt`` (``dict.txt``, or equal
-            ``dict.LANG.txt``, beside it) or a Hugging Face folder.
+        path: weights file of fairseq or Hugging Face, or its folder. ``dict.txt``, or equal
+            ``dict.LANG.txt`` files, may lie beside a fairseq checkpoint.
         heads: number of heads; released DeltaLM and old XLM-R files do not state it.
-        label: how the caller's user gives the heads, for messages.
-        languages: in the order of their rows, for files that do not state them.
+        label: option or argument by which the user states the heads, for messages.
+        languages: languages in the order of their rows, for files that do not state them.
 
     Returns:
-        the file; its ``layout`` is an ``EncoderLayout``. The rows of the embedding have the
-        order that a fairseq dictionary forces. Segments are ``segment_embeddings.weight``.
+        the file; its ``layout`` is an ``EncoderLayout``. The rows of the embedding have the order
+        of a fairseq dictionary. BERT's segments are ``segment_embeddings.weight``.
 
     Raises:
         CheckpointError: as ``read_masked_lm``.
@@ -84,9 +84,13 @@ def read_encoder(
 
 
 def _fairseq_order(entries: Sequence[str], family: str, origin: str) -> List[int]:
-    """Return the row of the file for each row that a fairseq dictionary forces.
+    """Return the order of a fairseq dictionary as rows of the file.
 
-    The four special entries come first, the rest stays in order; BERT's ``<mask>`` goes to the end.
+    A fairseq dictionary begins with the four special entries. The other entries keep their order,
+    except BERT's ``<mask>``, which becomes the last.
+
+    Returns:
+        a permutation: element j is the file's row for entry j of the dictionary.
 
     Raises:
         CheckpointError: a special entry is missing.
@@ -105,24 +109,21 @@ def _fairseq_order(entries: Sequence[str], family: str, origin: str) -> List[int
 
 
 def write_dictionary(folder: PathLike, path: PathLike, languages: Sequence[str] = ()) -> List[str]:
-    """Write a fairseq ``dict.txt`` that names every row of an encoder, in order.
-
-    Data that is preprocessed with it fits the encoder.
+    """Write the fairseq ``dict.txt`` of an encoder, with which its data is preprocessed.
 
     Args:
-        folder: of the encoder, or its file.
-        path: of the dictionary.
-        languages: in the order of their rows, for files that do not state them.
+        folder: folder or weights file of the encoder.
+        path: path of the dictionary.
+        languages: languages in the order of their rows, for files that do not state them.
 
     Returns:
-        all entries, as many as the embedding has rows; those that nothing names are called
-        ``madeupword...``.
+        the entry of every row of the embedding; rows without one are called ``madeupword...``.
 
     Raises:
-        CheckpointError: no file states the entries or languages, or languages that are not those
-            of the encoder.
+        CheckpointError: no file states the entries or the languages, or ``languages`` are not
+            those of the encoder.
     """
-    encoder = read_encoder(folder, 1, languages=languages)  # whatever heads it has
+    encoder = read_encoder(folder, heads=1, languages=languages)  # the rows depend on no heads
     names, rows, origin = len(encoder.entries), encoder.layout.vocab_size, encoder.origin
     if not names:
         raise CheckpointError(
@@ -145,7 +146,7 @@ def write_dictionary(folder: PathLike, path: PathLike, languages: Sequence[str] 
 
 
 def _check_lines(entries: Sequence[str], origin: str) -> None:
-    """Raise CheckpointError if an entry occurs twice, or no line of a dictionary can hold it."""
+    """Raise CheckpointError if an entry occurs twice or has a line break."""
     rows: Dict[str, int] = {}
     for row, entry in enumerate(entries):
         if entry in rows:
@@ -160,21 +161,21 @@ def _check_lines(entries: Sequence[str], origin: str) -> None:
 
 
 class _Rows(NamedTuple):
-    """Entries of the rows, and the languages in the order of theirs; None if nothing lists them."""
+    """Entries of the first rows, and the languages in row order (None if nothing lists them)."""
 
     entries: Tuple[str, ...]
     languages: Optional[Tuple[str, ...]]
 
 
 def _name_rows(model: PretrainedFile, count: int, languages: Sequence[str]) -> None:
-    """Fill in ``languages`` and ``entries`` of an encoder, in the file's order, as far as known.
+    """Fill in ``entries`` and ``languages`` of an encoder as far as known, in the file's row order.
 
     Args:
         count: rows of the embedding.
-        languages: in the order of their rows, as the user states them.
+        languages: languages that the user states, in the order of their rows.
 
     Raises:
-        CheckpointError: damaged files, or some that contradict each other, the weights or the user.
+        CheckpointError: a file is damaged, or contradicts another, the weights or the user.
     """
     user = check_languages(languages, "languages that were given") if languages else ()
     style = STYLES.get(model.wiring["family"])
@@ -188,12 +189,12 @@ def _name_rows(model: PretrainedFile, count: int, languages: Sequence[str]) -> N
         names = f"has the languages {','.join(model.languages)}; given were {','.join(user)}"
         raise CheckpointError(f"{model.origin}: {names}")
     if not set(model.stated_languages.symbols(user)) <= set(rows.entries):
-        reason = "has fewer rows behind its pieces than languages were given"
+        reason = "has fewer rows after its pieces than languages were given"
         raise CheckpointError(f"{model.origin}: {reason} ({','.join(user)})")
 
 
 def _rows_of_tokenizer(model: PretrainedFile, count: int, user: Sequence[str]) -> Optional[_Rows]:
-    """Name the rows by the tokenizer in a Hugging Face folder; None if there is none."""
+    """Return the rows' entries by the tokenizer in a Hugging Face folder; None if it has none."""
     if not model.checkpoint.is_folder:
         return None
     style = STYLES.get(model.wiring["family"])
@@ -206,40 +207,45 @@ def _rows_of_tokenizer(model: PretrainedFile, count: int, user: Sequence[str]) -
 
 
 def _rows_of_dictionary(model: PretrainedFile, count: int, user: Tuple[str, ...]) -> _Rows:
-    """Name the rows by a fairseq dictionary; without one the file's languages alone are known."""
-    folder, style = model.checkpoint.folder, model.stated_languages
-    lists = _language_lists(folder, style)
-    beside = find_dictionary(folder, model.checkpoint.entries)
-    if beside is None:
+    """Return the rows' entries by a fairseq dictionary; without one, only the stated languages."""
+    folder, file_languages = model.checkpoint.folder, model.stated_languages
+    lists = _language_lists(folder, file_languages)
+    dictionary = find_dictionary(folder, model.checkpoint.entries)
+    if dictionary is None:
         return _Rows(model.entries, lists[0] if lists else None)
-    base = read_dictionary(beside)
-    rows = _complete_dictionary(base, style, lists or ([user] if user else []), count)
-    model.name_rows(rows.entries, beside)
+    if user and not lists:
+        lists = [user]
+    rows = _complete_dictionary(read_dictionary(dictionary), file_languages, lists, count)
+    model.name_rows(rows.entries, dictionary)
     return rows
 
 
-def _language_lists(folder: Path, languages: Languages) -> List[Tuple[str, ...]]:
-    """Return the lists of languages that the file and the files beside it hold."""
-    files = [folder / name for name in (languages.file, LIST_NAME) if name]
+def _language_lists(folder: Path, file_languages: Languages) -> List[Tuple[str, ...]]:
+    """Return every list of languages in the checkpoint and in the files beside it."""
+    files = [folder / name for name in (file_languages.file, LIST_NAME) if name]
     lists = [read_languages(file) for file in files if file.is_file()]
-    return [names for names in (languages.listed, *lists) if names]
+    return [languages for languages in (file_languages.listed, *lists) if languages]
 
 
 def _complete_dictionary(
-    base: List[str], style: Languages, lists: List[Tuple[str, ...]], count: int
+    base: List[str], file_languages: Languages, lists: List[Tuple[str, ...]], count: int
 ) -> _Rows:
-    """Append languages and ``<mask>`` to the entries of a dictionary.
+    """Append languages and ``<mask>`` to the entries of a dictionary, as fairseq's tasks do.
+
+    If neither a list nor the dictionary alone fills all rows, the first list is appended. If that
+    makes too many entries, the dictionary alone is cut to the rows.
 
     Args:
         base: entries of the dictionary.
-        lists: languages that may be the model's; the first that fills all rows is taken.
+        file_languages: gives the format of a language as an entry.
+        lists: lists of languages, of which the first that fills all rows is the model's.
         count: rows of the embedding.
     """
     for languages in (*lists, ()):
-        entries = append_entries(base, style.symbols(languages), count)
+        entries = append_entries(base, file_languages.symbols(languages), count)
         if len(entries) == count:
             present = languages_of(entries, languages) if languages else None
             return _Rows(tuple(entries), present)
     first = lists[0] if lists else None
-    entries = append_entries(base, style.symbols(first))
+    entries = append_entries(base, file_languages.symbols(first))
     return _Rows(tuple(entries if len(entries) <= count else base[:count]), first)

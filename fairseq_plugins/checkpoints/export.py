@@ -1,10 +1,10 @@
-"""Exchange checkpoints with other programs, as safetensors and JSON.
+"""Exchanges checkpoints with other programs, as safetensors and JSON.
 
 ``fairseq-plugins export --format safetensors CHECKPOINT FOLDER`` writes model.safetensors,
-config.json and the dictionaries: what a model needs (tensors, options of model, task and decoding,
-versions, hashes), not what only training needs (optimizer, moving averages, metrics).
-``fairseq-plugins import FOLDER CHECKPOINT`` makes a checkpoint of them that the stock commands
-read, also of the Hugging Face folder of a VECO, from which generation and pre-training can start.
+config.json and the dictionaries. They have what a model needs (tensors, options of model, task and
+decoding, versions, hashes), and not what only training needs (optimizer, moving averages, metrics).
+``fairseq-plugins import FOLDER CHECKPOINT`` makes a checkpoint for the stock commands from such a
+folder, or from the Hugging Face folder of a VECO; generation and pre-training can start from it.
 """
 
 import argparse
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 WEIGHTS, CONFIG, LAYOUT = "model.safetensors", "config.json", 1
 SECTIONS = ("model", "task", "criterion", "dataset", "generation", "bpe", "tokenizer", "scoring")
 """Sections of a run's configuration that describe the model or its decoding."""
-_TEXTS = ("tied", "types", "dictionaries")  # entries that are objects of text
+_TEXTS = ("tied", "types", "dictionaries")  # entries of config.json that map text to text
 _REQUIRED = (VERSIONS, "layout", "fingerprint", "training", "task_state", *_TEXTS)
 
 
@@ -46,10 +46,10 @@ def export_checkpoint(
     dictionaries: bool = True,
     half: bool = False,
 ) -> Dict[str, Any]:
-    """Write the folder of a checkpoint; each file is replaced atomically, ``config.json`` last.
+    """Export a checkpoint to a folder; each file is replaced atomically, ``config.json`` last.
 
     Args:
-        checkpoint: may hold the trained part only.
+        checkpoint: the checkpoint; it may hold only the trained part of a model.
         data: folder with ``dict*.txt``; None for the run's own data folder, or else the folder of
             the checkpoint.
         dictionaries: False leaves the dictionaries out.
@@ -59,14 +59,14 @@ def export_checkpoint(
         the content of ``config.json``.
 
     Raises:
-        CheckpointError: an unreadable checkpoint, no dictionaries, options that are no plain
-            values, a dtype unknown to safetensors, or numbers that float16 cannot hold.
+        CheckpointError: the checkpoint is unreadable, there are no dictionaries, an option is not
+            a plain value, safetensors has no such dtype, or float16 cannot hold a number.
     """
     state = read_checkpoint(checkpoint)
     model = model_of(state, checkpoint)
     origin, tied = f"checkpoint {checkpoint}", tied_names(model)
-    # Each in memory of its own, without gaps.
     owners = [name for name in model if name not in tied]
+    # Contiguous copies: safetensors refuses tensors that share memory.
     tensors = {name: model[name].detach().contiguous().clone() for name in owners}
     if half:
         tensors = _halve(tensors, origin)
@@ -78,7 +78,8 @@ def export_checkpoint(
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     try:
-        # First: on a full disk nothing stays, so that the command can be given again.
+        # The large file first: if the disk is full, no file is left, and the same command can be
+        # repeated.
         save_tensors(tensors, target / WEIGHTS)
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
         raise CheckpointError(f"{origin}: cannot be written as safetensors: {error}") from error
@@ -92,7 +93,7 @@ def export_checkpoint(
 
 
 def _halve(tensors: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
-    """Round floating-point tensors to float16. Raises CheckpointError: one becomes infinite."""
+    """Round floating-point tensors to float16. Raises CheckpointError if one becomes infinite."""
     halves = {}
     for name, tensor in tensors.items():
         halves[name] = tensor.half() if tensor.is_floating_point() else tensor
@@ -103,7 +104,7 @@ def _halve(tensors: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
 
 
 def _describe(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
-    """Return the entries of ``config.json`` that depend on the checkpoint's options alone."""
+    """Return the entries of ``config.json`` except those about tensors and dictionaries."""
     history, extra = (state.get("optimizer_history") or [{}])[-1], state.get("extra_state") or {}
     names = ("criterion_name", "optimizer_name", "num_updates")
     training = {name: history.get(name) for name in names}
@@ -129,7 +130,7 @@ def _describe(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
 def _dictionaries(
     state: Mapping[str, Any], checkpoint: PathLike, data: Optional[PathLike]
 ) -> List[Path]:
-    """Return the dictionaries of the first folder that has some."""
+    """Return the dictionaries in ``data``, else those of the run's data, else of the checkpoint."""
     option = _task_options(state).get("data")
     run_data = option.split(os.pathsep)[0] if isinstance(option, str) else None
     folders = [data] if data else [run_data, Path(checkpoint).parent]
@@ -145,7 +146,7 @@ def _dictionaries(
 
 
 def _task_options(state: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the options of the task by name; changing them changes the state."""
+    """Return the options of the task, such that a change of them changes ``state``."""
     options = state.get("args")
     if options is None:
         options = (state.get("cfg") or {}).get("task")
@@ -155,10 +156,10 @@ def _task_options(state: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def import_checkpoint(folder: PathLike, checkpoint: PathLike) -> None:
-    """Make a fairseq checkpoint of an exported folder, with the original's tensors.
+    """Write a fairseq checkpoint with the tensors and options of an exported folder.
 
-    The dictionaries stay in the folder, which becomes the task's data folder. The number of updates
-    and the epoch are restored.
+    The number of updates and the epoch are restored. If the folder has dictionaries, it becomes the
+    task's data folder.
 
     Raises:
         CheckpointError: a file is missing, damaged, of a newer format, or not the one that
@@ -191,6 +192,7 @@ def import_checkpoint(folder: PathLike, checkpoint: PathLike) -> None:
 
 
 def _read_config(folder: Path) -> Dict[str, Any]:
+    """Read ``config.json`` of an exported folder. Raises CheckpointError if it is no such file."""
     file = folder / CONFIG
     if not file.is_file() or not (folder / WEIGHTS).is_file():
         raise CheckpointError(f"export {folder}: expected a folder with {CONFIG} and {WEIGHTS}")
@@ -213,7 +215,11 @@ def _read_config(folder: Path) -> Dict[str, Any]:
 
 
 def _restore(folder: Path, config: Mapping[str, Any]) -> Dict[str, Tensor]:
-    """Return the tensors, tied again. Raises CheckpointError: they have another fingerprint."""
+    """Return the tensors of an exported folder under all their names.
+
+    Raises:
+        CheckpointError: a tensor is missing, or the fingerprint is not that of ``config.json``.
+    """
     weights = folder / WEIGHTS
     model = read_safetensors(weights)
     absent = sorted(set(config["tied"].values()) - set(model))
@@ -230,7 +236,7 @@ def _restore(folder: Path, config: Mapping[str, Any]) -> Dict[str, Tensor]:
     return model
 
 
-# ---- Plain values as JSON, and back, without losing what JSON cannot say. ----
+# ---- Plain values as JSON and back; the types that JSON lacks are listed beside them. ----
 
 _BUILDERS: Dict[str, Callable[[Any], Any]] = {
     "namespace": lambda options: argparse.Namespace(**options),
@@ -241,14 +247,15 @@ _BUILDERS: Dict[str, Callable[[Any], Any]] = {
 
 
 def to_json(value: Any, types: Dict[str, str], pointer: str = "") -> Any:
-    """Turn a value into one that ``json`` writes and :func:`from_json` restores.
+    """Turn a value into one that ``json`` can write and :func:`from_json` restores.
 
     Args:
-        types: receives JSON pointer -> type, a key of ``_BUILDERS``.
+        value: plain value: None, a number, text, a namespace, or a container of plain values.
+        types: receives JSON pointer -> type, a key of ``_BUILDERS``, for types that JSON lacks.
         pointer: JSON pointer of the value.
 
     Raises:
-        CheckpointError: an object that is none of the plain ones; names its place and type.
+        CheckpointError: an object is no plain value; names its place and type.
     """
     if isinstance(value, float) and not math.isfinite(value):
         types[pointer] = "float"
@@ -273,9 +280,9 @@ def from_json(value: Any, types: Mapping[str, str], pointer: str = "") -> Any:
     """Restore the value that :func:`to_json` turned into JSON.
 
     Raises:
-        CheckpointError: an unknown type, or a value that is nested too deep.
+        CheckpointError: a type is unknown, or the value is nested too deep.
     """
-    if pointer.count("/") > DEEPEST_CONTENT:  # a key's own / is escaped
+    if pointer.count("/") > DEEPEST_CONTENT:  # a / inside a key is escaped
         raise CheckpointError(f"{pointer[:40]}...: nested deeper than {DEEPEST_CONTENT}")
     if isinstance(value, dict):
         value = {key: from_json(value[key], types, f"{pointer}/{_escape(key)}") for key in value}
@@ -291,13 +298,18 @@ def from_json(value: Any, types: Mapping[str, str], pointer: str = "") -> Any:
 
 
 def _escape(key: str) -> str:
+    """Escape a key for a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 def import_folder(folder: str, checkpoint: str) -> None:
-    """Make a checkpoint of an exported folder, or of the Hugging Face folder of a VECO.
+    """Write a checkpoint with the model of an exported folder, or of a VECO's Hugging Face folder.
 
-    A checkpoint that exists stays; CheckpointError unless it has the tensors of the folder.
+    An existing checkpoint is not replaced. If it has the tensors of the exported folder, nothing
+    is left to do.
+
+    Raises:
+        CheckpointError: the folder is unreadable, or the checkpoint exists with other tensors.
     """
     file = Path(folder) / CONFIG
     is_veco = file.is_file() and VERSIONS not in read_json(file, "an export")
@@ -310,7 +322,10 @@ def import_folder(folder: str, checkpoint: str) -> None:
 
 
 def _check_same(folder: str, checkpoint: str, is_veco: bool) -> None:
-    """Raise CheckpointError unless a checkpoint has the tensors of an exported folder."""
+    """Raise CheckpointError unless a checkpoint has the tensors of an exported folder.
+
+    The folder of a VECO has no fingerprint to compare with, so it is an error in any case.
+    """
     expected = None if is_veco else _read_config(Path(folder))["fingerprint"]
     model = read_checkpoint(checkpoint).get("model") if expected else None
     if not expected or fingerprint(model or {}) != expected:
@@ -329,5 +344,6 @@ def check_folder(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    importing = sys.argv[1:2] == ["import"]
-    sys.exit(forward() if importing else forward("export", "--format", "safetensors"))
+    if sys.argv[1:2] == ["import"]:
+        sys.exit(forward())
+    sys.exit(forward("export", "--format", "safetensors"))

@@ -1,6 +1,7 @@
-"""Fits the tensors of a pretrained file to a model: rows, positions, ``<mask>`` and ties.
+"""Fits the tensors of a pretrained file to a model, and loads them strictly.
 
-Then it loads them strictly, and logs where every tensor comes from.
+Token embeddings, positions, the row of ``<mask>`` and tied tensors are brought to the model's
+shapes. The log names the source of every tensor.
 """
 
 import logging
@@ -23,26 +24,27 @@ MARKERS = (
     r"(?:(?:encoder|decoder)\.)?embed_positions\._float_tensor",
     re.escape(MASK_ROW),
 )
-"""Names of tensors that the model makes itself and no file needs to have."""
+"""Patterns of tensors that the model makes itself, so that no file needs to have them."""
 
 _DECODER_WORDS, _OUTPUT = f"decoder.{WORDS}", "decoder.output_projection.weight"
-_WORDS = re.compile(
+_WORDS = re.compile(  # tensors with a row for each entry of the dictionary
     rf"(?:(?:encoder|decoder)\.)?{re.escape(WORDS)}|{re.escape(_OUTPUT)}|lm_head\.bias"
 )
 _POSITIONS = re.compile(rf"(?:(encoder|decoder)\.)?{re.escape(POSITIONS)}")
 
 
 class FitOptions(NamedTuple):
-    """Options that say how rows are fitted, and what messages call the options that help.
+    """Options for fitting rows, and the option names that error messages suggest.
 
     Attributes:
-        rows: policy for token embeddings: ``error``, ``extend`` (rows beyond the file's keep the
-            model's random values) or ``truncate`` (the file's last rows are left out).
-        rows_option: name of the option ``rows``.
-        positions: side -> option of its longest input.
-        shared: option that shares the embeddings of both sides.
-        tied: options that tie the output projection.
-        dictionary: remedy for a dictionary that is not the file's.
+        rows: policy if a token embedding has another number of rows than the dictionary:
+            ``error``, ``extend`` (rows beyond the file's keep the model's random values) or
+            ``truncate`` (the file's last rows are left out).
+        rows_option: name of the option that chooses the policy.
+        positions: side -> name of the option of its longest input.
+        shared: name of the option that shares the embeddings of both sides.
+        tied: names of the options that tie the output projection.
+        dictionary: advice if the dictionary is not the file's.
     """
 
     rows: str
@@ -56,13 +58,19 @@ class FitOptions(NamedTuple):
 def fit_rows(
     tensor: Tensor, target: Tensor, options: FitOptions, origin: str
 ) -> Tuple[Tensor, str]:
-    """Fit a token embedding of the file, (rows, C), to that of the model, (V, C), at random.
+    """Extend or truncate a token embedding to the rows of the model.
+
+    Args:
+        tensor: embedding of the file, (rows, C).
+        target: embedding of the model, (V, C), with random values; V is not ``rows``.
+        options: hold the policy.
+        origin: name of the file, for messages.
 
     Returns:
         the embedding, (V, C), and a description of the change.
 
     Raises:
-        ValueError: the policy does not allow the change; says where the difference may come from.
+        ValueError: the policy does not allow the change; the message tells its probable reason.
     """
     rows, vocab = tensor.size(0), target.size(0)
     if vocab > rows:
@@ -86,14 +94,19 @@ def fit_rows(
 def fit_positions(
     tensor: Tensor, rows: int, unused: int, origin: str, option: str
 ) -> Tuple[Tensor, str]:
-    """Cut a position embedding to a number of rows. Raises ValueError: the file has fewer.
+    """Cut a position embedding to its first rows.
 
     Args:
-        unused: rows before that of the first position.
-        option: of the longest input, for messages.
+        rows: number of rows in the model.
+        unused: number of rows before that of the first position.
+        origin: name of the file, for messages.
+        option: name of the option of the longest input, for messages.
 
     Returns:
         the embedding, (rows, C), and a description of the change.
+
+    Raises:
+        ValueError: the file has fewer rows.
     """
     available, longest = tensor.size(0) - unused, rows - unused
     if longest > available:
@@ -103,16 +116,22 @@ def fit_positions(
 
 
 def explain_difference(entries: int) -> str:
-    """Return the probable reason if a dictionary has one entry more (or fewer) than a file."""
+    """Return the probable reason if a dictionary has one entry more than a file, or one fewer.
+
+    Args:
+        entries: number of entries of the dictionary minus that of the file's rows.
+    """
     more = "more" if entries > 0 else "fewer"
     return f"The one entry {more} is probably {MASK}. " if abs(entries) == 1 else ""
 
 
 def layer_sources(model: PretrainedFile, side: str, layers: Sequence[int]) -> Dict[str, str]:
-    """Map names in one side of a model to names in a masked LM.
+    """Map the embeddings and layers of one side of a model to those of a masked LM, by name.
 
     Args:
-        layers: numbers of the masked LM's layers that become the layers 0, 1 ... of the side.
+        model: the masked LM.
+        side: ``encoder`` or ``decoder``.
+        layers: layers of the masked LM that become the layers 0, 1, ... of the side.
     """
     embeddings = (WORDS, POSITIONS, "layernorm_embedding.weight", "layernorm_embedding.bias")
     sources = {f"{side}.{name}": f"sentence_encoder.{name}" for name in embeddings}
@@ -125,12 +144,13 @@ def layer_sources(model: PretrainedFile, side: str, layers: Sequence[int]) -> Di
 
 
 class Filler:
-    """Fills a model from tensors of a file; changed in place.
+    """Fits tensors of a file to a model, and loads them.
 
     Attributes:
         model: an encoder-decoder, or an encoder.
-        tensors: by their names in the model.
-        changes: name -> description of the rows that were cut or added.
+        tensors: the file's tensors by their names in the model; fitted in place.
+        targets: the model's tensors.
+        changes: name -> description of the change of a tensor.
     """
 
     def __init__(
@@ -142,16 +162,19 @@ class Filler:
         self.changes: Dict[str, str] = {}
 
     def check_dictionary(self, side: str, entries: Sequence[str]) -> None:
-        """Raise ValueError if a side's dictionary is not the one beside the file."""
+        """Raise ValueError if a side's dictionary differs from the entries of the file."""
         symbols = getattr(self.model, side).dictionary.symbols
         remedy = self.options.dictionary
         check_entries(entries, symbols, self.origin, "the dict.txt beside it", remedy)
 
     def drop_mask_row(self, side: str, row: Optional[int]) -> None:
-        """Drop the row of ``<mask>`` from the words of a side whose dictionary has no ``<mask>``.
+        """Remove the row of ``<mask>`` from a side's tensors if its dictionary has no ``<mask>``.
 
-        ``row`` is None if the file has no such row. Raises ValueError if ``<mask>`` is another
-        entry of the dictionary.
+        Args:
+            row: row of ``<mask>`` in the file; None if it has none.
+
+        Raises:
+            ValueError: the dictionary has ``<mask>`` in another row.
         """
         if row is None:
             return
@@ -170,7 +193,7 @@ class Filler:
                 raise ValueError(f"{entry}, but {place} of {self.origin}; {remedy}")
 
     def fit(self) -> None:
-        """Bring words and positions to the rows of the model; leave every other tensor."""
+        """Fit token and position embeddings whose number of rows is not the model's."""
         for name, tensor in list(self.tensors.items()):
             target = self.targets.get(name)
             if target is None or not tensor.dim() or tensor.size(0) == target.size(0):
@@ -185,14 +208,16 @@ class Filler:
                 self._replace(name, *fit_rows(tensor, target, self.options, self.origin))
 
     def _replace(self, name: str, tensor: Tensor, change: str) -> None:
+        """Replace a tensor by the fitted one, and note the change."""
         self.tensors[name] = tensor
         earlier = self.changes.get(name)
         self.changes[name] = f"{earlier}; {change}" if earlier else change
 
     def _tie(self) -> None:
-        """Start an output projection that the file lacks as the decoder's embedding.
+        """Copy the decoder's embedding to the output projection if the file has none.
 
-        Raises ValueError if the model ties tensors that differ in the file.
+        Raises:
+            ValueError: the model ties tensors that differ in the file.
         """
         encoder, decoder = self.model.encoder, self.model.decoder
         words = self.tensors[_DECODER_WORDS]
@@ -212,17 +237,18 @@ class Filler:
     def load(
         self, sources: Optional[Mapping[str, str]] = None, random: Sequence[str] = ()
     ) -> LoadReport:
-        """Fit all tensors, tie what the model ties, load them strictly, and log their sources.
+        """Fit and load all tensors, and log their sources.
 
         Args:
-            sources: name in the model -> name in the file; None if they are the same.
-            random: patterns of the names that may keep their initial values.
+            sources: name in the model -> name in the file; None if the names are the same, and no
+                tensor needs a tie.
+            random: patterns of names in the model that may keep their initial values.
 
         Returns:
-            account of every tensor of the model; ``reasons`` names the source of each.
+            report on every tensor of the model; its ``reasons`` name the source of each.
 
         Raises:
-            ValueError: tensors that do not fit, or are not accounted for.
+            ValueError: a tensor does not fit, is missing or surplus.
         """
         self.fit()
         if sources is not None and _DECODER_WORDS in self.tensors:
@@ -242,7 +268,7 @@ class Filler:
         return replace(report, reasons=reasons)
 
     def _explain(self, report: LoadReport, sources: Mapping[str, str]) -> Dict[str, str]:
-        """Log the sources of the tensors, and return the reason of each."""
+        """Log the sources of the tensors. Return name in the model -> source, or reason of none."""
         used = {name: sources[name] for name in report.loaded if name in sources}
         logger.info("%s: filled %s", self.origin, ", ".join(fold(used.items())))
         reasons = {}

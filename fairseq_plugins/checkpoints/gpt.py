@@ -1,4 +1,4 @@
-"""Causal language models: fairseq's ``transformer_lm`` and Hugging Face's GPT-2."""
+"""Reads causal language models: fairseq's ``transformer_lm`` and Hugging Face's GPT-2."""
 
 from typing import Any, List, Optional
 
@@ -101,9 +101,9 @@ def read_causal_lm(
 
     Args:
         path: a Hugging Face GPT-2 folder or its weights file, or a fairseq ``transformer_lm``.
-            ``dict.txt`` or the tokenizer's files beside it tell the vocabulary.
+            ``dict.txt`` or the tokenizer's files beside it list the vocabulary.
         heads: number of heads, for a file that does not state it.
-        label: how the caller's user gives the heads, for messages.
+        label: option or argument by which the user states the heads, for messages.
 
     Returns:
         the file; its ``layout`` is a ``CausalLMLayout``. A tied output projection is left out.
@@ -122,8 +122,10 @@ def read_causal_lm(
 
 
 def convert_gpt(checkpoint: Checkpoint) -> PretrainedFile:
-    """Convert a causal language model. Raises CheckpointError: wired in a way that is not read."""
-    return _convert_folder(checkpoint) if checkpoint.is_folder else _convert_fairseq(checkpoint)
+    """Convert a causal language model. Raises CheckpointError if its options are not supported."""
+    if checkpoint.is_folder:
+        return _convert_folder(checkpoint)
+    return _convert_fairseq(checkpoint)
 
 
 def _convert_fairseq(checkpoint: Checkpoint) -> PretrainedFile:
@@ -164,20 +166,21 @@ def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
 # ---- Entries of the rows. ----
 
 _SPECIAL_IDS = {"</s>": "eos", "<pad>": "pad", "<s>": "bos", "<unk>": "unk"}
-"""Special entry -> beginning of its option, ``..._token_id``."""
+"""fairseq's special entry -> start of the option ``..._token_id`` that states its row."""
 
 
 def _name_rows(model: PretrainedFile) -> List[str]:
-    """Return the entry of each row of the embedding as far as a file beside the weights tells.
+    """Return the entries of the embedding's rows by a file beside the weights; empty without one.
 
-    The special rows that the configuration of a folder names are called as in fairseq: ``</s>`` is
-    the one that ends a text.
+    Special rows that ``config.json`` states get fairseq's names, such as ``</s>`` for ``eos``.
     """
     checkpoint, count = model.checkpoint, model.layout.vocab_size
     folder = checkpoint.folder
     if model.entries or not checkpoint.is_folder:
-        beside = find_dictionary(folder, checkpoint.entries)
-        return tokenizers.check_count(read_dictionary(beside), count, beside) if beside else []
+        dictionary = find_dictionary(folder, checkpoint.entries)
+        if dictionary is None:
+            return []
+        return tokenizers.check_count(read_dictionary(dictionary), count, dictionary)
     segmenter = tokenizers.sentencepiece_in(folder)
     if segmenter is not None and not (folder / tokenizers.TOKENIZER).is_file():
         entries = tokenizers.check_count(tokenizers.pieces_of(segmenter), count, segmenter)

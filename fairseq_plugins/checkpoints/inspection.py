@@ -1,7 +1,7 @@
 """Inspects a file of ``torch.save`` before torch reads it.
 
-Checksums are compared, and sizes that the file cannot hold are refused. Nothing is built from the
-file: its pickles are followed with empty stand-ins for every object that they name.
+Checksums are compared, and sizes beyond the file's are refused. No object of the file is built: its
+pickles are followed with empty stand-ins for everything that they name.
 """
 
 import _compat_pickle
@@ -27,42 +27,43 @@ class DamagedCheckpoint(CheckpointError):
 
 
 ZIP_START = b"PK\x03\x04"
-"""First bytes by which torch decides; ``zipfile`` would take a pickle with a zip file behind it."""
+"""First bytes by which torch recognises a zip file; ``zipfile`` also finds one further on."""
 EXPANDED_BYTES = 16 * 2**20
-"""Bytes to which tensors that repeat their storage may grow if the file is smaller."""
+"""Size to which the content may expand even if the file is smaller: bytes of tensors, elements."""
 _LEGACY_PICKLES = 4  # magic number, protocol, machine, content; the bytes of the tensors follow
 _NO_SIZES = {"builtins.set", "collections.Counter", "collections.OrderedDict"}
-"""Functions that take numbers of any size."""
+"""Containers: a number among their arguments is content, not a size to allocate."""
 _NUMBERS = re.compile(r"[<>|=]?(?:[?bhilqBHILQefdgFD]|b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32))")
 _NUMBERS_STATE = (None, None, None, -1, -1, 0)
 """State of a numpy type of numbers: no subtype, no fields, the type's own sizes and flags."""
 
 
 def check_file(stream: BinaryIO, origin: str, names: Set[str]) -> None:
-    """Refuse a file of ``torch.save`` that is damaged, or needs more memory than its own size.
+    """Refuse a file of ``torch.save`` that is damaged, or would need far more memory than its size.
 
     The checksum (CRC-32) of each record is compared; files from before torch 1.6 have none.
 
     Args:
-        stream: at its start afterwards.
+        stream: the open file; left at its start.
         origin: name of the file, for messages.
-        names: receives every ``module.name`` that the file refers to, up to its damage.
+        names: receives every ``module.name`` to which the file refers, also if it is damaged later.
 
     Raises:
-        CheckpointError: a checksum differs, records are compressed or overlap, or more is declared
-            than the file holds.
-        Exception: any other, for a file that is truncated or no checkpoint: torch cannot read it
-            either.
+        CheckpointError: a checksum differs, the zip records are not as ``torch.save`` writes them,
+            or more is declared than the file holds.
+        Exception: any other if the file is truncated or no checkpoint, so that torch cannot read
+            it either.
     """
     size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
     is_zip = stream.read(len(ZIP_START)) == ZIP_START
     stream.seek(0)
+    has_checksums = False
     try:
         if is_zip:
             has_checksums = _check_zip(stream, size, names)
         else:
-            has_checksums = _check_legacy(stream, size, names)
+            _check_legacy(stream, size, names)
     except MemoryError as error:
         reason = f"asks for more memory than its {size:,} bytes can need"
         raise CheckpointError(f"checkpoint {origin}: {reason}") from error
@@ -82,7 +83,7 @@ def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> bool:
         has_checksums = any(record.CRC for record in records if record.file_size)
         if not has_checksums:
             for record in records:
-                record.CRC = None  # type: ignore[assignment]  # there is nothing to compare with
+                record.CRC = None  # type: ignore[assignment]  # testzip then compares nothing
         damaged_record = archive.testzip()
         if damaged_record:
             damage = f"the checksum of record {damaged_record} is wrong"
@@ -91,11 +92,11 @@ def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> bool:
         sizes = {record.filename: record.file_size for record in records}
         folder = records[0].filename.split("/")[0]
         if f"{folder}/data.pkl" not in sizes:
-            return has_checksums  # torch refuses it with its own words
+            return has_checksums  # torch refuses the file itself
         inspector = _Inspector(io.BytesIO(archive.read(f"{folder}/data.pkl")), size, names)
     inspector.load()
     for key, declared in inspector.storages.items():
-        record_size = sizes.get(f"{folder}/data/{key}", declared)  # torch reports a missing record
+        record_size = sizes.get(f"{folder}/data/{key}", declared)  # torch refuses a missing record
         if declared > record_size:
             demand = f"a tensor needs {declared:,} bytes of record {folder}/data/{key}"
             raise CheckpointError(f"{demand}, which has {record_size:,}")
@@ -103,6 +104,14 @@ def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> bool:
 
 
 def _check_records(records: List[zipfile.ZipInfo], size: int) -> None:
+    """Refuse zip records that expand beyond the file, or that zip readers may find differently.
+
+    ``torch.save`` stores each record once, uncompressed, from the first byte of the file on.
+
+    Raises:
+        CheckpointError: a record is compressed, the records are together longer than the file, two
+            have the same name, or there are bytes before the first.
+    """
     for record in records:
         if record.compress_type != zipfile.ZIP_STORED:
             sizes = f"{record.compress_size:,} to {record.file_size:,} bytes"
@@ -111,43 +120,54 @@ def _check_records(records: List[zipfile.ZipInfo], size: int) -> None:
     declared = sum(record.file_size for record in records)
     names = {record.filename for record in records}
     first = min(record.header_offset for record in records)
-    if declared > size or len(names) < len(records) or first != 0:
-        sizes = f"{declared:,} bytes of records, {size:,} bytes of file"
-        text = f"its {len(records)} records overlap ({sizes}); torch.save writes none so"
-        raise CheckpointError(text)
+    if declared > size:
+        sizes = f"{declared:,} bytes in a file of {size:,}"
+        fault = f"its {len(records)} records overlap ({sizes})"
+    elif len(names) < len(records):
+        fault = f"its {len(records)} records have {len(names)} different names"
+    elif first != 0:
+        fault = f"its first record begins after {first:,} other bytes"
+    else:
+        return
+    raise CheckpointError(f"{fault}; torch.save writes no such file")
 
 
-def _check_legacy(stream: BinaryIO, size: int, names: Set[str]) -> bool:
-    """Inspect a file from before torch 1.6, which has no checksums."""
+def _check_legacy(stream: BinaryIO, size: int, names: Set[str]) -> None:
+    """Inspect a file from before torch 1.6."""
     inspector = _Inspector(stream, size, names)
     for _ in range(_LEGACY_PICKLES):
         inspector.load()
     declared = sum(inspector.storages.values())
     if declared > size:
-        raise EOFError(f"its tensors need {declared:,} bytes")  # like any file that is cut
-    return False
+        raise EOFError(f"its tensors need {declared:,} bytes")  # as for a truncated file
 
 
-def _no_numbers(description: Any) -> CheckpointError:
-    # numpy reads memory that is not its own if the description of another type is forged.
+def _numpy_error(description: Any) -> CheckpointError:
+    """Return the error for a numpy type other than numbers.
+
+    With a forged description of such a type, numpy would read memory that is not its own.
+    """
     text = f"refused, it describes a numpy type by {str(description)[:80]}"
     return CheckpointError(f"{text}; valid: arrays of numbers")
 
 
-class _Named:
-    """Stand-in for any object that a pickle names: takes any arguments and state, does nothing."""
+class _StandIn:
+    """Replaces an object that a pickle names: takes any arguments and state, and only checks them.
+
+    The inspector makes a subclass for each name.
+    """
 
     name = ""
     inspector: "_Inspector"
 
     def __new__(cls, *args: Any) -> Any:
-        cls.inspector.called(cls.name, args)
+        cls.inspector.check_call(cls.name, args)
         return super().__new__(cls)
 
     def __init__(self, *args: Any) -> None: ...
 
     def __setstate__(self, state: Any) -> None:
-        self.inspector.built(self.name, state)
+        self.inspector.check_state(self.name, state)
 
     def __setitem__(self, key: Any, value: Any) -> None: ...
 
@@ -155,7 +175,14 @@ class _Named:
 class _Inspector(pickle._Unpickler):
     """Follows pickles, and notes the names of objects and the bytes of storages in them.
 
-    The unpickler in C would let a pickle ask for a memo of any length; this is the one in Python.
+    It derives from the unpickler in Python: that in C allocates a memo of any length that a pickle
+    asks for.
+
+    Attributes:
+        size: bytes of the file.
+        names: every ``module.name`` that the pickles refer to.
+        storages: key of a storage -> its bytes.
+        expanded: bytes of all tensors that are larger than their storage.
     """
 
     def __init__(self, stream: IO[bytes], size: int, names: Set[str]) -> None:
@@ -171,11 +198,11 @@ class _Inspector(pickle._Unpickler):
         full = f"{_compat_pickle.IMPORT_MAPPING.get(module, module)}.{name}"
         self.names.add(full)
         if full not in self._stand_ins:
-            self._stand_ins[full] = type("_Named", (_Named,), {"name": full, "inspector": self})
+            self._stand_ins[full] = type("_StandIn", (_StandIn,), {"name": full, "inspector": self})
         return self._stand_ins[full]
 
     def get_extension(self, code: int) -> None:
-        """Refuse numbers in place of names."""
+        """Refuse an object that is named by a number of ``copyreg``."""
         raise pickle.UnpicklingError("copyreg's extensions are not followed")
 
     def persistent_load(self, pid: Any) -> Tuple[int, int]:
@@ -185,35 +212,49 @@ class _Inspector(pickle._Unpickler):
         self.storages[str(key)] = max(self.storages.get(str(key), 0), int(count) * element)
         return int(count) * element, element
 
-    def called(self, name: str, args: Tuple[Any, ...]) -> None:
-        """Check a call: no tensor is bigger than its storage, no size bigger than the file."""
+    def check_call(self, name: str, args: Tuple[Any, ...]) -> None:
+        """Refuse a call that could allocate far more memory than the file has bytes.
+
+        A tensor counts as :meth:`_check_tensor` says. In any other call, no argument may be larger
+        than the file or :data:`EXPANDED_BYTES`. A numpy type must be one of numbers.
+        """
         function = name.rsplit(".", 1)[-1]
         if name == "numpy.dtype":
             if not args or not isinstance(args[0], str) or not _NUMBERS.fullmatch(args[0]):
-                raise _no_numbers(args[:1])
+                raise _numpy_error(args[:1])
         elif name == "numpy.ndarray" or name.startswith("numpy.dtype"):
-            raise _no_numbers(name)  # numpy's own pickles only refer to these
+            raise _numpy_error(name)  # numpy's own pickles only refer to these
         elif function == "_rebuild_from_type_v2":
             args[0](*args[2])
         elif function == "_rebuild_sparse_tensor":
-            self.called(f"{name} (dense)", args[1])
+            self.check_call(f"{name} (dense)", args[1])
         elif function.startswith("_rebuild_") and args and isinstance(args[0], tuple):
-            self._tensor(args[0], args[2], args[6].name if function.endswith("_v3") else None)
+            self._check_tensor(args[0], args[2], args[6].name if function.endswith("_v3") else None)
         elif name not in _NO_SIZES:
             elements = max(_sizes(args), default=0)
             if elements > max(self.size, EXPANDED_BYTES):
                 request = f"asks for {name} of {elements:,} elements"
                 raise CheckpointError(f"{request}, the file has {self.size:,} bytes")
 
-    def built(self, name: str, state: Any) -> None:
-        """Check a state: the storage of a tensor of old files, the layout of a numpy type."""
+    def check_state(self, name: str, state: Any) -> None:
+        """Check the state that an object is given: of a numpy type, or of a tensor of old files."""
         is_numbers = isinstance(state, tuple) and state[2:] == _NUMBERS_STATE
         if name == "numpy.dtype" and not is_numbers:
-            raise _no_numbers(state)
+            raise _numpy_error(state)
         if isinstance(state, tuple) and len(state) > 2 and isinstance(state[0], tuple):
-            self._tensor(state[0], state[2])
+            self._check_tensor(state[0], state[2])
 
-    def _tensor(self, storage: Tuple[int, int], shape: Any, dtype: Optional[str] = None) -> None:
+    def _check_tensor(
+        self, storage: Tuple[int, int], shape: Any, dtype: Optional[str] = None
+    ) -> None:
+        """Limit the total bytes of tensors that are larger than their storage.
+
+        A stride of 0 repeats values, so one such tensor is valid; a copy of it needs its full size.
+
+        Args:
+            storage: bytes of the storage and of one of its elements.
+            dtype: name of the tensor's dtype if its storage has none.
+        """
         available, element = storage
         size = math.prod(shape) * (_element_bytes(dtype) if dtype else element)
         if size > available:
@@ -225,7 +266,10 @@ class _Inspector(pickle._Unpickler):
 
 
 def _sizes(args: Tuple[Any, ...]) -> Iterator[int]:
-    """Yield the sizes that arguments may mean: each number, and the product of each shape."""
+    """Yield each number among the arguments or in a list of theirs, and the product of each list.
+
+    Each may be a size to allocate; the arguments together may be a shape.
+    """
     for value in (args, *args):
         if isinstance(value, (tuple, list)):
             numbers = [abs(item) for item in value if isinstance(item, int)]

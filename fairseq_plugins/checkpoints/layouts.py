@@ -16,16 +16,17 @@ PADDING_IDX = 1
 MASK_ROW = "lm_head.mask_row"
 """Marker in a VECO of this package: a tensor of shape (row of ``<mask>``, 0).
 
-Half precision and averages leave it as it is. fairseq's moving average stops at an integer.
+Without elements, it is not changed by half precision or averaging. fairseq's moving average would
+fail at an integer tensor.
 """
 
 PRETRAINED_HERE = "lm_head.dense.weight"
-"""Tensor of a VECO that was pre-trained here; one for generation has none."""
+"""Tensor of the masked-LM head, by which a VECO that was pre-trained here is recognised."""
 
 LAYOUT_ENTRY = "encoder_layout"
-"""Entry among the options of a checkpoint of the package's own encoder models: its layout."""
+"""Option in checkpoints of the package's own encoder models: the layout."""
 LANGUAGES_ENTRY = "encoder_languages"
-"""Entry of the same options: the ordered languages."""
+"""Option in the same checkpoints: the languages in the order of their rows."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,13 @@ class StackLayout:
 
     Attributes:
         max_positions: usable positions, i.e. the longest input in tokens.
-        padding_idx: row of ``<pad>``; positions are counted from the row after it.
-        normalize_before: layer norms before the blocks (pre-norm), else after each block.
-        learned_positions: a table of positions, else sinusoids.
+        padding_idx: row of ``<pad>``; the first position has the row after it.
+        normalize_before: True for layer norms before the blocks (pre-norm), False for after them.
+        layernorm_embedding: a layer norm follows the embedding.
+        learned_positions: True for a table of positions, False for sinusoids.
         scale_embedding: token embeddings are multiplied by the square root of ``embed_dim``.
         activation: fairseq's name of the activation of the feed-forward blocks.
-        epsilon: of every layer norm.
+        epsilon: epsilon of every layer norm.
     """
 
     vocab_size: int
@@ -123,16 +125,22 @@ def size_options(side: str, positions: str) -> Dict[str, str]:
 
 
 def family_layout(family: str, **sizes: Any) -> EncoderLayout:
-    """Return the usual layout of a family with these sizes and deviations of the wiring."""
+    """Return the layout of an encoder.
+
+    Args:
+        family: one of :data:`FAMILIES`, whose usual wiring is filled in.
+        sizes: fields of :class:`EncoderLayout`: its sizes, and wiring other than the family's.
+    """
     if family not in FAMILIES:
         raise ValueError(f"encoder family {family!r} is unknown; valid: {', '.join(FAMILIES)}")
     return EncoderLayout(family=family, **{**FAMILIES[family], **sizes})
 
 
 def layout_from(options: Mapping[str, Any], origin: str) -> EncoderLayout:
-    """Return the layout that a checkpoint's options hold.
+    """Return the layout that the entry :data:`LAYOUT_ENTRY` of a checkpoint's options holds.
 
-    Raises CheckpointError for fields that are missing, unknown or of another type.
+    Raises:
+        CheckpointError: fields are missing, unknown or of another type.
     """
     try:
         layout = family_layout(**options)
@@ -148,28 +156,28 @@ def layout_from(options: Mapping[str, Any], origin: str) -> EncoderLayout:
 
 
 def epsilon_problems(options: Mapping[str, Any], name: str) -> List[str]:
-    """Describe an unusable epsilon of layer norms among options; empty if it is sound or absent."""
+    """Describe the epsilon of layer norms in option ``name`` if it is unusable; else return []."""
     epsilon = options.get(name, 1e-5)
-    sound = isinstance(epsilon, (int, float)) and 0 < epsilon < 1
-    return [] if sound else [f"{name} = {epsilon!r}, expected a small number above 0"]
+    is_usable = isinstance(epsilon, (int, float)) and 0 < epsilon < 1
+    return [] if is_usable else [f"{name} = {epsilon!r}, expected a small number above 0"]
 
 
 def expected_shapes(layout: StackLayout) -> Dict[str, Tuple[int, ...]]:
     """Return the shape of every tensor of an encoder or causal language model."""
     width, inner = layout.embed_dim, layout.ffn_dim
     shapes: Dict[str, Tuple[int, ...]] = {WORDS: (layout.vocab_size, width)}
-    has_last_norm = layout.normalize_before
+    has_final_norm = layout.normalize_before
     if layout.learned_positions:
         shapes[POSITIONS] = (layout.max_positions + layout.padding_idx + 1, width)
     if isinstance(layout, EncoderLayout) and layout.segments:
         shapes["segment_embeddings.weight"] = (layout.segments, width)
     if isinstance(layout, CausalLMLayout):
-        has_last_norm = layout.final_norm
+        has_final_norm = layout.final_norm
         if not layout.tied:
             shapes["output_projection.weight"] = (layout.vocab_size, width)
     if layout.layernorm_embedding:
         shapes.update(_norm_shapes("layernorm_embedding", width))
-    if has_last_norm:
+    if has_final_norm:
         shapes.update(_norm_shapes("layer_norm", width))
     block = {**attention_shapes("self_attn", width), **_norm_shapes("final_layer_norm", width)}
     block.update({"fc1.weight": (inner, width), "fc1.bias": (inner,)})
@@ -180,7 +188,7 @@ def expected_shapes(layout: StackLayout) -> Dict[str, Tuple[int, ...]]:
 
 
 def attention_shapes(name: str, width: int) -> Dict[str, Tuple[int, ...]]:
-    """Return the shapes of an attention block and of the norm behind it."""
+    """Return the shapes of an attention block and of its layer norm."""
     shapes = _norm_shapes(f"{name}_layer_norm", width)
     for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
         shapes[f"{name}.{projection}.weight"] = (width, width)

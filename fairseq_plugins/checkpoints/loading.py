@@ -1,4 +1,4 @@
-"""The one strict loader of tensors into a module, and its report."""
+"""Loads tensors into a module strictly, and reports on each of them."""
 
 import re
 from dataclasses import dataclass, field
@@ -18,10 +18,10 @@ class LoadReport:
     """Accounts for every tensor of a module and of its source.
 
     Attributes:
-        loaded: names that were used.
-        initialised: names of the module that keep their initial values, as the caller allowed.
-        dropped: names of the source that were not used, as the caller allowed.
-        reasons: for some of these names, the reason or the source.
+        loaded: names of the tensors that were used.
+        initialised: names in the module that keep their initial values, as the caller allowed.
+        dropped: names in the source that were not used, as the caller allowed.
+        reasons: name -> reason or source, for some of these names.
     """
 
     loaded: Tuple[str, ...]
@@ -30,7 +30,7 @@ class LoadReport:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
-        """Return a line per group with layers folded: ``loaded 12: layers.{0..11}.fc1.weight``."""
+        """Return a line per group, layers joined: ``loaded 12: layers.{0..11}.fc1.weight``."""
         return "\n".join(self._line(group) for group in ("loaded", "initialised", "dropped"))
 
     def _line(self, group: str) -> str:
@@ -44,12 +44,16 @@ class LoadReport:
 
 
 def fold(rows: Iterable[Sequence[str]]) -> Dict[str, List[Sequence[str]]]:
-    """Group rows of names that differ in one number only.
+    """Join rows of names that differ only in a number, such as that of the layer.
+
+    Args:
+        rows: each has one name, or a name and the name of its source.
 
     Returns:
-        for example ``layers.{0..3}.bias from h.{0..3}.b`` -> its four rows.
+        text -> its rows, for example ``layers.{0..3}.bias from h.{0..3}.b`` -> four pairs. Rows
+        with several numbers in a name stay alone.
     """
-    groups: Dict[str, List[Sequence[str]]] = {}
+    groups: Dict[str, List[Sequence[str]]] = {}  # pattern, with {} for a number -> rows
     for row in rows:
         groups.setdefault(_NUMBER.sub("{}", " from ".join(row)), []).append(row)
     folded: Dict[str, List[Sequence[str]]] = {}
@@ -72,26 +76,26 @@ def _join_numbers(texts: Sequence[str]) -> str:
 def load(
     module: nn.Module, tensors: Mapping[str, Tensor], allow_missing: Iterable[str] = ()
 ) -> LoadReport:
-    """Copy tensors into a module, strictly; change nothing if anything does not fit.
+    """Copy tensors into a module strictly: if any of them does not fit, nothing is changed.
 
     Args:
-        module: on any device but meta; keeps its dtypes and devices.
-        tensors: named as in ``module.state_dict()``; one name is enough for tied parameters.
+        module: module on any device but meta; keeps its dtypes and devices.
+        tensors: tensors by their names in ``module.state_dict()``; tied parameters need one of
+            their names.
         allow_missing: patterns of whole names that may keep their initial values.
 
     Returns:
-        the report, whose names cover the module and ``tensors`` completely.
+        a report on every name in the module and in ``tensors``.
 
     Raises:
-        ValueError: tensors that are missing, left over or of another shape; lists all of them.
+        ValueError: tensors are missing, surplus or of another shape; lists all of them.
     """
     state: Dict[str, Any] = module.state_dict(keep_vars=True)
     targets = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
     covered = {id(tensor) for name, tensor in targets.items() if name in tensors}
-    tied = {
-        name: "tied" for name in targets if name not in tensors and id(targets[name]) in covered
-    }
-    missing = [name for name in targets if name not in tensors and name not in tied]
+    absent = [name for name in targets if name not in tensors]
+    tied = {name: "tied" for name in absent if id(targets[name]) in covered}
+    missing = [name for name in absent if name not in tied]
     patterns = [re.compile(pattern) for pattern in allow_missing]
     allowed = {name for name in missing if any(pattern.fullmatch(name) for pattern in patterns)}
     required = [name for name in targets if name not in tied and name not in allowed]
@@ -109,7 +113,7 @@ def load(
 
 
 def mismatches(tensors: Mapping[str, Tensor], shapes: Shapes) -> List[str]:
-    """List the tensors that are missing, surplus or of another shape; empty if all fit."""
+    """Describe the tensors that are missing, surplus or of another shape; empty if all fit."""
     actual = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     problems = {
         "missing tensors": [f"{name} {shapes[name]}" for name in shapes if name not in actual],
@@ -131,6 +135,6 @@ def check_shapes(tensors: Mapping[str, Tensor], shapes: Shapes, origin: str, exp
 
 
 def listing(names: Sequence[str], limit: int = 8) -> str:
-    """Join the first names, and say how many more there are."""
+    """Join the first ``limit`` names, and say how many more there are."""
     text = ", ".join(names[:limit])
     return text if len(names) <= limit else f"{text} and {len(names) - limit} more"

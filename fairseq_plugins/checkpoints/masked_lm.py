@@ -1,6 +1,6 @@
-"""Masked LMs: XLM-R in every layout of fairseq and Hugging Face, and Hugging Face's BERT.
+"""Reads masked LMs: XLM-R in every layout of fairseq and Hugging Face, and Hugging Face's BERT.
 
-fairseq's releases differ: ``decoder.sentence_encoder.`` (before 0.10) or
+The layouts of fairseq's releases differ: ``decoder.sentence_encoder.`` (before 0.10) or
 ``encoder.sentence_encoder.``, ``emb_layer_norm`` or ``layernorm_embedding``, one
 ``in_proj_weight`` or three projections. InfoXLM's training files hold the model under
 ``model_fast.`` beside a momentum copy.
@@ -46,14 +46,14 @@ def read_masked_lm(
         path: a fairseq ``model.pt`` (XLM-R, InfoXLM, or a VECO that was pre-trained here) or its
             folder, or a Hugging Face XLM-RoBERTa folder (also a VECO's) or its weights file.
         heads: number of heads, for a file that does not state it.
-        label: how the caller's user gives the heads, for messages.
+        label: option or argument by which the user states the heads, for messages.
 
     Returns:
         the file; its ``sizes`` are the fields of ``MaskedLMSizes``.
 
     Raises:
-        CheckpointError: unreadable, untrusted, of another format, with tensors that are not
-            accounted for, or contradictory.
+        CheckpointError: the file is unreadable, untrusted or of another format, has tensors that
+            are not accounted for, or contradicts itself.
     """
     model = convert(path, CONVERTERS, MASKED_LM)
     model.take({"encoder.": "sentence_encoder.", "lm_head.": "lm_head."}, "a masked LM")
@@ -70,7 +70,7 @@ EXPECTED = (
 MODEL_TYPE = "xlm-roberta"
 EPSILON = 1e-5
 OUTPUT = "lm_head.weight"
-TIED = (OUTPUT, f"encoder.{WORDS}")
+TIED = (OUTPUT, f"encoder.{WORDS}")  # copy, original
 _BIAS_COPY = "lm_head.decoder.bias"
 _TOKEN_TYPES = "encoder.segment_embeddings.weight"
 
@@ -79,7 +79,7 @@ _TOKEN_TYPES = "encoder.segment_embeddings.weight"
 _EMBEDDINGS = r"(?:(?:roberta|bert)\.)?embeddings\."
 _LAYER = r"(?:(?:roberta|bert)\.)?encoder\.layer\.(\d+)\."
 CROSS_ATTENTION = _LAYER + r"cross_?attention\."
-"""Prefix of the tensors that VECO has beside XLM-R's; decoders of the library write one word."""
+"""Prefix of VECO's additional tensors; Hugging Face's own decoders spell it ``crossattention``."""
 _CROSS_PARTS = r"(?:self\.(?:query|key|value)|output\.(?:dense|LayerNorm))"
 
 ATTENTION = {
@@ -105,7 +105,7 @@ LAYER_NAMES = {
 
 
 def module_renames(source: str, target: str, modules: Mapping[str, str]) -> Renames:
-    """Return the renames of weights and biases; old files call those of a norm gamma and beta.
+    """Return the renames of modules' weights and biases; old files call a norm's gamma and beta.
 
     Args:
         source: pattern of the prefix in the folder.
@@ -197,7 +197,11 @@ WIRED = {
 
 
 def convert_xlmr(checkpoint: Checkpoint) -> PretrainedFile:
-    """Convert an XLM-R. Raises CheckpointError: wired otherwise, or another row of ``<pad>``."""
+    """Convert an XLM-R.
+
+    Raises:
+        CheckpointError: the options are not XLM-R's, or ``<pad>`` has another row.
+    """
     if checkpoint.is_folder:
         return convert_folder(checkpoint, FOLDER_NAMES, EXPECTED)
     checkpoint.refuse(differing(checkpoint.options, WIRED), EXPECTED)
@@ -208,9 +212,13 @@ def convert_xlmr(checkpoint: Checkpoint) -> PretrainedFile:
 
 
 def convert_folder(checkpoint: Checkpoint, table: NameTable, expected: str) -> PretrainedFile:
-    """Convert a Hugging Face XLM-R.
+    """Convert a Hugging Face folder of an XLM-R, or of a VECO.
 
-    The one token-type row is added to every position, so that logits stay the same.
+    The single token-type row is added to every position, so that logits stay the same.
+
+    Args:
+        table: names in the folder -> new names.
+        expected: description of the kind of file, for messages.
     """
     problems = _folder_problems(checkpoint)
     problems += differing(checkpoint.options, {**_FOLDER_WIRED, "pad_token_id": (PADDING_IDX, 0)})
@@ -219,7 +227,7 @@ def convert_folder(checkpoint: Checkpoint, table: NameTable, expected: str) -> P
     model = convert_tensors(checkpoint, table, FOLDER_SIZES, expected, "xlmr", copies)
     model.mask_is_last = True
     _check_padding_row(model)
-    rows = model.stated_sizes["max_positions"]
+    rows = model.stated_sizes["max_positions"]  # counts the unused rows up to that of <pad>
     longest = rows - PADDING_IDX - 1 if isinstance(rows, int) else None
     model.stated_sizes["max_positions"] = longest
     _add_token_type(model)
@@ -227,12 +235,15 @@ def convert_folder(checkpoint: Checkpoint, table: NameTable, expected: str) -> P
 
 
 def has_cross_attention(names: Iterable[str]) -> bool:
-    """Return True if these are names of a VECO in Hugging Face's layout."""
+    """Return True if these names in a Hugging Face folder include a VECO's cross-attention."""
     return any(re.match(CROSS_ATTENTION, name) for name in names)
 
 
 def _folder_problems(checkpoint: Checkpoint) -> List[str]:
-    """List the entries of a configuration that are not XLM-R's; log those that are read kindly."""
+    """Describe the entries of ``config.json`` that are not XLM-R's.
+
+    Deviations that are accepted are logged.
+    """
     config, origin = checkpoint.options, checkpoint.options_origin
     problems = []
     epsilon, default = config.get("layer_norm_eps"), ""
@@ -253,16 +264,20 @@ def _folder_problems(checkpoint: Checkpoint) -> List[str]:
 
 
 def _check_padding_row(model: PretrainedFile) -> None:
-    """Raise CheckpointError if a tokenizer beside a ``pad_token_id`` of 0 has ``<pad>`` elsewhere.
+    """Check the row of ``<pad>`` in a folder whose ``pad_token_id`` is 0.
 
-    transformers wrote 0 for every model in January 2020, so 0 counts as unstated.
+    transformers wrote 0 for every model in January 2020, so 0 does not tell the row. It is taken
+    to be 1, as in every XLM-R, unless a tokenizer in the folder contradicts.
+
+    Raises:
+        CheckpointError: the tokenizer has ``<pad>`` in another row.
 
     Source: the authors' ``RobertaEmbeddings``, whose ``padding_idx`` is 1.
     """
     if model.checkpoint.options.get("pad_token_id") != 0:
         return
     rows = model.matrix(f"encoder.{WORDS}").size(0)
-    tokenizers = importlib.import_module(".tokenizers", __package__)  # such folders alone need it
+    tokenizers = importlib.import_module(".tokenizers", __package__)  # only needed here
     entries = tokenizers.tokenizer_entries(model.checkpoint.folder, None, rows)
     tokenizers.check_padding(entries or (), model.origin)
     row = f"row {PADDING_IDX} is taken for {PAD}, as in every XLM-R"
@@ -270,6 +285,7 @@ def _check_padding_row(model: PretrainedFile) -> None:
 
 
 def _add_token_type(model: PretrainedFile) -> None:
+    """Add the single token-type row of an XLM-R to its positions, and drop it."""
     positions = model.matrix(f"encoder.{POSITIONS}")
     token_types = model.tensors.pop(_TOKEN_TYPES, None)
     if token_types is None:
@@ -279,7 +295,7 @@ def _add_token_type(model: PretrainedFile) -> None:
         expected = "expected one row of the positions' width"
         shape = tuple(token_types.shape)
         raise CheckpointError(f"{model.origin}: {source} has shape {shape}, {expected}")
-    if bool(token_types.any()):  # adding zeros could turn -0.0 into 0.0, and the fingerprint
+    if bool(token_types.any()):  # adding zeros would turn -0.0 into 0.0: another fingerprint
         model.tensors[f"encoder.{POSITIONS}"] = positions + token_types
 
 
@@ -292,7 +308,7 @@ BERT_EXPECTED = (
 
 
 def convert_bert(checkpoint: Checkpoint) -> PretrainedFile:
-    """Convert a Hugging Face BERT. Raises CheckpointError: other options than BERT's."""
+    """Convert a Hugging Face BERT. Raises CheckpointError if its options are not BERT's."""
     options = checkpoint.options
     valid = {**_FOLDER_WIRED, "is_decoder": False, "add_cross_attention": False}
     problems = [*epsilon_problems(options, "layer_norm_eps"), *differing(options, valid)]

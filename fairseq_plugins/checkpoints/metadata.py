@@ -1,7 +1,7 @@
 """Checks the metadata of a checkpoint: its options hold no code, and its versions are known.
 
-fairseq evaluates some of the options that a checkpoint brings along (``cfg``, ``args``) as Python
-code, and downloads others. What the user types is the user's own; what comes from a file is data.
+fairseq evaluates some of the options that a checkpoint stores (``cfg``, ``args``) as Python code,
+and downloads others. Options on the command line are the user's, and are not checked here.
 """
 
 import argparse
@@ -28,7 +28,7 @@ EVALUATED = frozenset(
 )
 """Options whose text fairseq evaluates as Python code."""
 FETCHED = re.compile(r"bpe|codes|sentencepiece|tokenizer|vocab|wordpiece")
-"""Options of ``bpe`` and ``tokenizer`` whose path fairseq downloads if it is an address."""
+"""Pattern in the paths of options whose value fairseq downloads if it is a URL."""
 _STOCK = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
 STOCK_ADDRESSES = (f"{_STOCK}encoder.json", f"{_STOCK}vocab.bpe")
 """Defaults that every run with GPT-2's BPE stores."""
@@ -43,7 +43,7 @@ _VALID = (
 
 
 class _Text(NamedTuple):
-    """A text among nested options; the items of a list have the path and name of the list."""
+    """A text among nested options. Items of a list have the path and name of the list."""
 
     path: str
     name: str
@@ -54,7 +54,7 @@ def check_options(state: Any, origin: str) -> None:
     """Refuse a checkpoint whose options would make fairseq run code or download something.
 
     Raises:
-        CheckpointError: names the option.
+        CheckpointError: an option would; names it. Or the content is nested too deep.
     """
     if not isinstance(state, Mapping):
         return
@@ -65,6 +65,7 @@ def check_options(state: Any, origin: str) -> None:
 
 
 def _check_text(option: _Text, origin: str) -> None:
+    """Raise CheckpointError if fairseq would run this text as code, or download it."""
     problem = f"{origin}: refused, its stored option {option.path} is {_short(option.text)}"
     if option.name in EVALUATED and option.text.strip():
         try:
@@ -79,16 +80,20 @@ def _check_text(option: _Text, origin: str) -> None:
 
 
 def _check_depth(state: Mapping[str, Any], origin: str) -> None:
-    """Refuse content that is nested without end, which no later step could walk through."""
+    """Raise CheckpointError if content is nested too deep for functions that recurse into it.
+
+    The containers are visited level by level, each of them once.
+    """
     level: List[Any] = [state]
     visited = {id(state)}
     for _ in range(DEEPEST_CONTENT):
-        deeper = []
-        for child in (child for container in level for child in _children(container)):
-            if isinstance(child, _CONTAINERS) and id(child) not in visited:
-                visited.add(id(child))
-                deeper.append(child)
-        level = deeper
+        next_level = []
+        for container in level:
+            for child in _children(container):
+                if isinstance(child, _CONTAINERS) and id(child) not in visited:
+                    visited.add(id(child))
+                    next_level.append(child)
+        level = next_level
     if level:
         reason = f"its content is nested deeper than {DEEPEST_CONTENT}"
         raise CheckpointError(f"{origin}: refused, {reason}")
@@ -100,7 +105,11 @@ def _children(container: Any) -> Iterable[Any]:
 
 
 def _list_texts(options: Any, section: str, origin: str) -> Iterator[_Text]:
-    """Yield every text among nested options. Raises CheckpointError: there is no end of them."""
+    """Yield every text among nested options.
+
+    Raises:
+        CheckpointError: the options are too many, or nested too deep.
+    """
     waiting = [(section, section, options, 0)]
     visited = 0
     while waiting:
@@ -122,24 +131,23 @@ def _list_texts(options: Any, section: str, origin: str) -> Iterator[_Text]:
 
 
 def _is_address(text: str) -> bool:
-    """Return True for a text that fairseq's ``cached_path`` downloads.
+    """Return True for a URL that fairseq's ``cached_path`` downloads, or a ``${reference}``.
 
-    A reference to another option could turn into an address.
+    OmegaConf replaces a reference by the value of another option, which could be a URL.
     """
     try:
         return urlparse(text).scheme in ("http", "https", "s3") or "${" in text
-    except ValueError:  # fairseq fails on it alike
+    except ValueError:  # fairseq cannot parse it either
         return False
 
 
 def literal(text: str) -> Any:
-    """Return the value of a text that holds no code.
+    """Return the value of a Python literal.
 
-    Valid are literals, and lists as fairseq writes them: ``[(512, 3)] * 4 + [(1024, 3)]``.
+    Sums and products of literals are valid too: ``[(512, 3)] * 4 + [(1024, 3)]``.
 
     Raises:
-        ValueError: a name, a call, anything else that Python would compute; or a value that grows
-            too big.
+        ValueError: the text holds a name, a call or another expression, or its value is too big.
     """
     if len(text) > _MOST_CHARACTERS:
         raise ValueError(f"text of {len(text):,} characters, valid: up to {_MOST_CHARACTERS:,}")
@@ -153,7 +161,13 @@ def literal(text: str) -> Any:
 
 
 def _value(node: ast.AST) -> Any:
-    """Return a literal, or several joined by + and repeated by *. Raises ValueError: too many."""
+    """Return the value of a literal, or of a sum or product of literals.
+
+    The size of a result is checked before it is computed.
+
+    Raises:
+        ValueError: ``node`` is another expression, or the result is too big.
+    """
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Add, ast.Mult)):
         return ast.literal_eval(node)
     first, second = _value(node.left), _value(node.right)
@@ -170,6 +184,7 @@ def _elements(operand: Any) -> Any:
 
 
 def _check_elements(number: Any) -> None:
+    """Raise ValueError if a sequence is too long, or a number too large to be a length."""
     if abs(number) > _MOST_ELEMENTS:
         raise ValueError(f"more than {_MOST_ELEMENTS:,} elements")
 
@@ -180,13 +195,13 @@ def _short(text: str) -> str:
 
 # ---- Versions. ----
 
-# Of the package, whatever it is called; set before it imports anything.
+# The package may have another name; it sets its version before it imports this module.
 __version__: str = sys.modules[__name__.rsplit(".", 2)[0]].__version__
 
 VERSIONS = "fairseq_plugins"
 """Entry of a checkpoint, the same wherever the package's folder lies and whatever its name is."""
 FORMAT = 1
-"""Number of the format that is written. Formats 1 to this one are read.
+"""Number of the format that is written. Formats from 1 to this number are read.
 
 It grows by one when checkpoints change so that earlier versions of this package cannot read them.
 """
@@ -197,19 +212,19 @@ RETIRED: Dict[Tuple[str, str], str] = {}
 the task or the criterion, as checkpoints store it.
 """
 _SECTIONS = {"model": "arch", "task": "task", "criterion": "criterion"}
-"""Section of a run's configuration -> name under which :data:`RETIRED` lists its ``_name``."""
+"""Section of a run's configuration -> name by which :data:`RETIRED` calls its ``_name``."""
 
 
 def stamp() -> Dict[str, Any]:
     """Return the entry :data:`VERSIONS` of a checkpoint that is written now."""
     fairseq = str(getattr(sys.modules.get("fairseq"), "__version__", "not imported"))
-    # torch's version is of a subclass of str, which safe loading would refuse.
+    # torch's own object is a subclass of str, which safe loading would refuse.
     torch = str(sys.modules["torch"].__version__)
     return {"version": __version__, "format": FORMAT, "fairseq": fairseq, "torch": torch}
 
 
 def stamped(state: Any) -> Any:
-    """Return a copy of a checkpoint with the versions of this process; anything else as it is."""
+    """Return a copy of a checkpoint with the versions of this process; anything else unchanged."""
     return {**state, VERSIONS: stamp()} if isinstance(state, dict) and "model" in state else state
 
 
@@ -223,13 +238,14 @@ def summary() -> str:
 def check_versions(state: Any, origin: str) -> None:
     """Refuse a checkpoint of a newer format, or one that needs something retired.
 
-    A checkpoint without versions passes, as stock fairseq writes it.
+    A checkpoint of stock fairseq has no versions and passes.
 
     Args:
         origin: name of the file, for messages.
 
     Raises:
-        CheckpointError: names the version that reads it; or a damaged entry.
+        CheckpointError: an older or newer version of this package is needed, which is named; or
+            the entry of the versions is damaged.
     """
     if not isinstance(state, Mapping):
         return
@@ -255,7 +271,7 @@ def check_retired(state: Mapping[str, Any], origin: str) -> None:
     """Refuse a checkpoint whose options name something of :data:`RETIRED`.
 
     Raises:
-        CheckpointError: names the option and the last version that reads it.
+        CheckpointError: an option does; names it and the last version that reads it.
     """
     for name, value in _plain_options(state):
         last = RETIRED.get((name, value))
@@ -267,15 +283,19 @@ def check_retired(state: Mapping[str, Any], origin: str) -> None:
 
 
 def _plain_options(state: Mapping[str, Any]) -> Iterator[Tuple[str, str]]:
-    """Yield name and value of every plain option of model, task and criterion."""
+    """Yield name and value, as text, of every plain option of model, task and criterion.
+
+    The names are those of :data:`RETIRED`; ``_name`` in a section is called ``arch``, for example.
+    """
     sections = [("", state.get("args"))]
     config = state.get("cfg")
     if isinstance(config, Mapping):
         sections += [(name, config.get(section)) for section, name in _SECTIONS.items()]
-    for registered, options in sections:
+    for section_name, options in sections:
         options = vars(options) if isinstance(options, argparse.Namespace) else options
         if not isinstance(options, Mapping):
             continue
         for name, value in options.items():
             if isinstance(value, (str, bool, int, float)):
-                yield (registered if name == "_name" else str(name)), str(value)
+                option = section_name if name == "_name" else str(name)
+                yield option, str(value)

@@ -1,7 +1,7 @@
 """Opens a pretrained model: its weights file, the options of the model, and its kind.
 
-A path names a weights file or the folder of one. The file is a fairseq checkpoint, which holds its
-options, or belongs to Hugging Face, which writes them to ``config.json``.
+A path names a weights file or its folder. A fairseq checkpoint holds the model's options itself;
+Hugging Face's weights have them in ``config.json`` beside the file.
 """
 
 import re
@@ -24,13 +24,13 @@ _WEIGHT_NAMES = ("model.safetensors", "pytorch_model.bin", _FAIRSEQ_NAME)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A fairseq checkpoint or a Hugging Face folder as it is read.
+    """A fairseq checkpoint or a Hugging Face folder, before it is converted.
 
     Attributes:
         entries: everything in the file.
-        tensors: those of the model, by their names in the file.
-        is_folder: a Hugging Face folder; its ``options`` are the content of ``config.json``.
-        options: of the model.
+        tensors: the model's tensors by their names in the file.
+        is_folder: True for a Hugging Face folder, False for a fairseq checkpoint.
+        options: options of the model; for a folder, the content of ``config.json``.
     """
 
     file: Path
@@ -46,7 +46,7 @@ class Checkpoint:
 
     @property
     def options_origin(self) -> str:
-        """Name of its options in messages."""
+        """Name of the file that holds the options, in messages."""
         return f"checkpoint {self.folder / CONFIG_NAME}" if self.is_folder else self.origin
 
     @property
@@ -65,21 +65,23 @@ class Checkpoint:
         return self.options.get("model_type")
 
     def has_layers(self, *sides: str) -> bool:
-        """Return True if each of these sides has layers in fairseq's names."""
+        """Return True if each of these sides has tensors of the name ``SIDE.layers.*``."""
         starts = [f"{side}.layers." for side in sides]
         return all(any(name.startswith(start) for name in self.tensors) for start in starts)
 
     def refuse(self, problems: Sequence[str], expected: str) -> None:
-        """Raise CheckpointError if there are problems with the options."""
+        """Raise CheckpointError that lists the problems with the options, if there are any."""
         if problems:
             text = "; ".join(problems)
             raise CheckpointError(f"{self.options_origin}: {text}; expected {expected}")
 
 
 def find_weights(path: Path) -> Path:
-    """Return the weights file that a path means: itself, or the one in the folder.
+    """Return the path itself, or the weights file in it if it is a folder.
 
-    Raises CheckpointError for no weights in the folder, several files, or weights in parts.
+    Raises:
+        CheckpointError: the folder has no weights, weights in several parts, or both a fairseq
+            checkpoint and Hugging Face's weights.
     """
     if not path.is_dir():
         return path
@@ -96,17 +98,17 @@ def find_weights(path: Path) -> Path:
 
 
 def open_checkpoint(path: PathLike, expected: str) -> Checkpoint:
-    """Read a weights file, or the one in a folder, with the options of its model.
+    """Read a weights file, or the one in a folder, and the options of its model.
 
     Args:
         expected: description of the files that the caller reads, for messages.
 
     Raises:
-        CheckpointError: unreadable or untrusted, or neither of the two formats.
+        CheckpointError: the file is unreadable, untrusted, or of neither format.
     """
     file = find_weights(Path(path))
     entries, origin = read_checkpoint(file), f"checkpoint {file}"
-    for key in ("model", "weights"):
+    for key in ("model", "weights"):  # the latter in the release of DeltaLM
         if isinstance(entries.get(key), Mapping):
             _check_names(entries[key], origin)
             return Checkpoint(file, entries, entries[key], False, find_settings(entries))
@@ -131,14 +133,18 @@ def _check_names(tensors: Mapping[Any, Any], origin: str) -> None:
 def find_settings(entries: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the options of a fairseq checkpoint's model; empty if it has none.
 
-    They lie in ``args`` (old) or in ``cfg["model"]`` (current).
+    Old checkpoints store them in ``args``, current ones in ``cfg["model"]``.
     """
     args = entries.get("args")
     return as_dict(as_dict(entries.get("cfg")).get("model") if args is None else args)
 
 
 def differing(options: Mapping[str, Any], expected: Mapping[str, Any]) -> List[str]:
-    """Describe the options whose value is not the expected one, or one of an expected tuple."""
+    """Describe the options whose value is not valid. An option that is missing or None is valid.
+
+    Args:
+        expected: name of an option -> its valid value, or a tuple of its valid values.
+    """
     problems = []
     for name, values in expected.items():
         valid = values if isinstance(values, tuple) else (values,)
@@ -180,9 +186,9 @@ _DELTALM_NAME = re.compile(
 def recognise(checkpoint: Checkpoint) -> str:
     """Return the kind of a file, as a key of :data:`KINDS`; empty if it is unknown.
 
-    A folder states its ``model_type``; those of transformers before 2.3 (VECO's) have none. A
-    fairseq checkpoint is recognised by its options, or else by the names of its tensors; only
-    :func:`guess_veco` looks at values.
+    A Hugging Face folder states its ``model_type``, except folders from before transformers 2.3
+    such as VECO's. A fairseq checkpoint is recognised by its options and the names of its tensors;
+    only :func:`guess_veco` compares their values.
     """
     names = checkpoint.tensors
     if checkpoint.is_folder:
@@ -207,22 +213,25 @@ def recognise(checkpoint: Checkpoint) -> str:
 
 
 def guess_veco(tensors: Mapping[str, Any]) -> bool:
-    """Guess whether tensors are those of a VECO whose options do not name it.
+    """Return True if an encoder-decoder whose options name no VECO is probably one.
 
-    They are if they have XLM-R's shape, and a masked-LM head or a first decoder layer that equals a
-    layer of the encoder. A fine-tuned VECO without its options cannot be told from a BART, which
-    ``bart`` refuses. This is the only place where the kind of a file is guessed.
+    It then has XLM-R's shape, and either a masked-LM head or a decoder that began as the encoder's
+    layers. After fine-tuning these layers differ, and nothing distinguishes the VECO from a BART:
+    ``bart`` refuses such a file. This is the only place where the kind of a file is guessed.
     """
-    return has_xlmr_shape(tensors) and (PRETRAINED_HERE in tensors or _is_one_stack(tensors))
+    if not has_xlmr_shape(tensors):
+        return False
+    return PRETRAINED_HERE in tensors or _decoder_repeats_encoder(tensors)
 
 
 def has_xlmr_shape(names: Mapping[str, Any]) -> bool:
-    """Return True for learned positions, a norm after the embedding, none after the last layer."""
+    """Return True if the encoder has learned positions, an embedding norm and no final norm."""
     required = (f"encoder.{POSITIONS}", "encoder.layernorm_embedding.weight")
     return all(name in names for name in required) and "encoder.layer_norm.weight" not in names
 
 
-def _is_one_stack(tensors: Mapping[str, Any]) -> bool:
+def _decoder_repeats_encoder(tensors: Mapping[str, Any]) -> bool:
+    """Return True if ``fc1`` of the first decoder layer equals that of any encoder layer."""
     first = tensors.get("decoder.layers.0.fc1.weight")
     if not isinstance(first, Tensor):
         return False

@@ -1,8 +1,8 @@
-"""A pretrained model in this package's names.
+"""Converts a pretrained file to this package's names.
 
 A file becomes a model in four steps. ``opening`` reads it and recognises its kind. The converter of
-the kind renames its tensors by a table (``renaming``). The reader takes the parts that its caller
-needs, and finds their sizes. ``loading.load`` copies them into a module.
+the kind renames its tensors by a table (``renaming``). A reader such as ``read_masked_lm`` takes
+the parts that its caller needs, and finds their sizes. ``loading.load`` copies them into a module.
 """
 
 import functools
@@ -23,10 +23,10 @@ from .renaming import NameTable, rename_tensors
 from .vocabulary import DICTIONARY_NAME, MASK, Languages, entries_beside
 
 PARTS = {"encoder.": "encoder", "decoder.": "decoder", "lm_head.": "head of the masked LM"}
-"""Prefix of the names of every converted model -> the part, for messages."""
+"""Parts of a converted model: prefix of their names -> their description in messages."""
 
 _SINUSOIDS = 1024
-"""Longest input of a model with sinusoidal positions if the file states none."""
+"""Longest input of a model with sinusoidal positions if the file does not state it."""
 
 
 @dataclass
@@ -35,25 +35,26 @@ class PretrainedFile:
 
     Attributes:
         checkpoint: the file; :meth:`take` releases its tensors.
-        expected: kind of file, for messages.
-        tensors: by new name; ``sources``: new name -> name in the file.
-        dropped: name in the file -> reason.
-        stated_sizes: sizes that the options state; None for one that they do not state.
+        expected: description of the kind of file, for messages.
+        tensors: new name -> tensor.
+        sources: new name -> name in the file.
+        dropped: name in the file -> reason why the tensor was dropped.
+        stated_sizes: size -> value that the options state; None if they do not state it.
         heads_option: option that states the number of heads, for messages.
         wiring: fields of the layout other than sizes.
-        copies: pairs (copy, original) of tied tensors; either may be there alone.
-        padding_idx: row behind which positions begin; -1 if they begin with the first row.
+        copies: pairs (copy, original) of tied tensors; the file may have one of them or both.
+        padding_idx: row before the first position in the file; -1 if there is no such row.
         stated_languages: languages as the file states them.
-        mask_is_last: the last row is that of ``<mask>`` unless something tells otherwise.
-        stated_mask: row of ``<mask>`` as the file states it; None if it does not.
+        mask_is_last: the last row is that of ``<mask>`` unless ``entries`` name that row.
+        stated_mask: row of ``<mask>`` that the file states; None if it does not.
         entries: entries of a fairseq dictionary for the first rows of the embedding; empty if no
-            file beside the weights tells them.
-        languages: in the order of their rows; None if there is no list.
-        sizes: of the model, by shapes and options.
-        layout: an ``EncoderLayout`` or ``CausalLMLayout``, for files that are read as such.
+            file beside the weights lists them.
+        languages: languages in the order of their rows; None if there is no list.
+        sizes: sizes of the model by its shapes and options; set by :meth:`find_sizes`.
+        layout: an ``EncoderLayout`` or ``CausalLMLayout``; None for other models.
     """
 
-    # Set by the converter of the family.
+    # Set by the converter of the kind.
     checkpoint: Checkpoint = field(repr=False)
     expected: str
     tensors: Dict[str, Tensor]
@@ -85,20 +86,30 @@ class PretrainedFile:
 
     @property
     def report(self) -> LoadReport:
-        """Account of every tensor by its name in the file."""
+        """Report on every tensor by its name in the file."""
         used = tuple(dict.fromkeys(self.sources.values()))
         return LoadReport(used, dropped=tuple(self.dropped), reasons=self.dropped)
 
     @property
     def mask_row(self) -> Optional[int]:
-        """Row of ``<mask>`` by ``entries``, by the file or by its kind; None if there is none."""
+        """Row of ``<mask>``; None if it is unknown or there is none.
+
+        It is the row in ``entries``; else the last row if ``mask_is_last`` and ``entries`` do not
+        name that row; else the row that the file states.
+        """
         if MASK in self.entries:
             return self.entries.index(MASK)
         last = self.sizes["vocab_size"] - 1
-        return last if self.mask_is_last and len(self.entries) <= last else self.stated_mask
+        if self.mask_is_last and len(self.entries) <= last:
+            return last
+        return self.stated_mask
 
     def name_rows(self, entries: Sequence[str], beside: PathLike) -> None:
-        """Take the entries of a file ``beside`` the weights.
+        """Set ``entries``.
+
+        Args:
+            entries: entries of the first rows.
+            beside: file beside the weights that lists them, for messages.
 
         Raises:
             CheckpointError: the weights have ``<mask>`` in another row.
@@ -113,7 +124,7 @@ class PretrainedFile:
         self.entries = tuple(entries)
 
     def matrix(self, name: str) -> Tensor:
-        """Return a tensor of two dimensions. Raises CheckpointError if there is none."""
+        """Return a tensor by its new name. Raises CheckpointError unless it has two dimensions."""
         tensor = self.tensors.get(name)
         if tensor is None or tensor.dim() != 2:
             shape = "" if tensor is None else f" but one of shape {tuple(tensor.shape)}"
@@ -124,7 +135,7 @@ class PretrainedFile:
     # ---- Choose the parts that a caller needs. ----
 
     def drop(self, name: str, because: str) -> None:
-        """Drop a tensor by its new name."""
+        """Drop a tensor by its new name, and note the reason."""
         del self.tensors[name]
         self.dropped[self.sources.pop(name)] = because
 
@@ -135,14 +146,14 @@ class PretrainedFile:
         self.sources = {prefix.sub(new, name): self.sources[name] for name in self.sources}
 
     def take(self, prefixes: Mapping[str, str], kind: str) -> None:
-        """Keep some parts, drop the others and every copy of a tied tensor.
+        """Drop the parts that the caller does not need and all copies of tied tensors.
 
         Args:
-            prefixes: prefix of :data:`PARTS` -> prefix that the caller gives the part.
+            prefixes: prefix of a part that is needed, a key of :data:`PARTS` -> its new prefix.
             kind: kind of model that the caller reads, for the report.
 
         Raises:
-            CheckpointError: tied tensors that differ.
+            CheckpointError: two tensors that must be tied differ.
         """
         for part, title in PARTS.items():
             for name in [name for name in self.tensors if name.startswith(part)]:
@@ -157,7 +168,7 @@ class PretrainedFile:
                 self.drop(copy, f"equal to {source}")
         for part, prefix in prefixes.items():
             self.rename_part(part, prefix)
-        # Half-precision originals would stay in memory beside the model that is filled.
+        # The file's own tensors, in half precision perhaps, would otherwise stay in memory.
         entries = self.checkpoint.entries
         options = {name: entries[name] for name in ("args", "cfg") if name in entries}
         is_folder = self.checkpoint.is_folder
@@ -166,10 +177,13 @@ class PretrainedFile:
     # ---- Sizes. ----
 
     def stack_sizes(self, prefix: str) -> Dict[str, int]:
-        """Return the sizes that the shapes of a stack tell.
+        """Return ``vocab_size``, ``layers``, ``embed_dim`` and ``ffn_dim`` by a stack's shapes.
+
+        Args:
+            prefix: prefix of the names of the stack.
 
         Raises:
-            CheckpointError: a matrix that tells them is missing, or a layer is.
+            CheckpointError: a matrix or a layer is missing.
         """
         rows, width = self.matrix(prefix + WORDS).shape
         inner = self.matrix(prefix + "layers.0.fc1.weight").size(0)
@@ -181,19 +195,20 @@ class PretrainedFile:
         return {"vocab_size": rows, "layers": len(layers), "embed_dim": width, "ffn_dim": inner}
 
     def find_sizes(self, heads: Optional[int], label: str, prefix: str = "") -> None:
-        """Fill in ``sizes`` by shapes and options, and place the first position behind ``<pad>``.
+        """Fill in ``sizes`` by shapes and options, and bring positions to fairseq's layout.
 
         Args:
-            heads: number of heads, which no shape tells, for a file that does not state it.
-            label: how the caller's user gives the heads, for messages.
-            prefix: of the names of the stack.
+            heads: number of heads for a file that does not state it; shapes do not tell it.
+            label: option or argument by which the user states the heads, for messages.
+            prefix: prefix of the names of the stack.
 
         Raises:
-            CheckpointError: a size that nothing tells, or a contradiction.
+            CheckpointError: a size is unknown, or options and shapes contradict each other.
         """
         sizes = {**self.stack_sizes(prefix), "padding_idx": PADDING_IDX}
         sizes["heads"] = self._count_heads(heads, label, sizes["embed_dim"])
         if self.wiring.get("learned_positions", True):
+            # The first position has the row after padding_idx in the file, and after <pad> here.
             table = self.matrix(prefix + POSITIONS)[self.padding_idx + 1 :]
             sizes["max_positions"] = table.size(0)
             if self.padding_idx != PADDING_IDX:
@@ -209,6 +224,7 @@ class PretrainedFile:
         self.sizes = sizes
 
     def _count_heads(self, heads: Optional[int], label: str, width: int) -> int:
+        """Return the number of heads that the file states, else ``heads``."""
         number = self.stated_sizes.get("heads")
         number = heads if number is None else number
         if number is None:
@@ -226,15 +242,14 @@ class PretrainedFile:
 def convert(path: PathLike, converters: Mapping[str, str], expected: str) -> PretrainedFile:
     """Open a file, recognise its kind, and convert it.
 
-    Converters are named ``module:function`` and imported for a file of their kind: a reader of
-    XLM-R needs no other family.
+    Only the module of the kind's converter is imported.
 
     Args:
-        converters: kind of a file -> its converter.
+        converters: kind of a file -> ``module:function`` that converts it.
         expected: description of the files that the caller reads, for messages.
 
     Raises:
-        CheckpointError: no converter for this kind, or the converter refuses the file.
+        CheckpointError: there is no converter for this kind, or the converter refuses the file.
     """
     checkpoint = open_checkpoint(path, expected)
     kind = recognise(checkpoint)
@@ -250,6 +265,7 @@ def convert(path: PathLike, converters: Mapping[str, str], expected: str) -> Pre
 def _describe_unknown(
     checkpoint: Checkpoint, kind: str, converters: Mapping[str, str], expected: str
 ) -> str:
+    """Return the message for a file of a kind that the caller does not read, or of none."""
     if checkpoint.is_folder:
         types = ", ".join(sorted(name for name in MODEL_TYPES if MODEL_TYPES[name] in converters))
         model_type = f"model_type = {checkpoint.model_type!r}"
@@ -273,15 +289,15 @@ def convert_tensors(
     """Rename all tensors of a checkpoint and collect the sizes that its options state.
 
     Args:
-        table: names in the file -> names in this package, which begin as :data:`PARTS` do.
+        table: names in the file -> new names, each with a prefix of :data:`PARTS`.
         size_options: size -> option that states it; ``heads`` and ``layers`` are among them.
-        expected: kind of file, for messages.
-        family: of an encoder, whose usual wiring is filled in.
+        expected: description of the kind of file, for messages.
+        family: family of an encoder, whose usual wiring is filled in; empty for other models.
         copies: pairs (copy, original) of tied tensors.
-        padding_idx: row behind which positions begin.
+        padding_idx: row before the first position in the file; -1 if there is no such row.
 
     Raises:
-        CheckpointError: a tensor that is not accounted for, or is not floating-point.
+        CheckpointError: the table does not account for a tensor, or one is not floating-point.
     """
     renamed = rename_tensors(checkpoint.tensors, table, checkpoint.origin, expected)
     integers = [
@@ -294,12 +310,12 @@ def convert_tensors(
         raise CheckpointError(f"{checkpoint.origin}: {reason}; expected {expected}")
     sizes = {size: checkpoint.options.get(option) for size, option in size_options.items()}
     if checkpoint.options.get(f"{size_options['layers']}_to_keep"):
-        sizes["layers"] = None  # layers were left out after the training that the options describe
+        sizes["layers"] = None  # pruned: the options state the layers before that
     model = PretrainedFile(checkpoint, expected, *renamed, stated_sizes=sizes, copies=copies)
     model.heads_option, model.padding_idx = size_options["heads"], padding_idx
     if family:
         model.wiring = {"family": family, **FAMILIES[family]}
     for copy, original in copies:
-        if original not in model.tensors:
+        if original not in model.tensors:  # the file has the tensor under the name of the copy
             model.rename_part(copy, original)
     return model

@@ -23,25 +23,25 @@ PathLike = Union[str, "os.PathLike[str]"]
 AllowedGlobal = Tuple[Any, str]
 
 FINGERPRINT = "fairseq_plugins.tensors"
-"""Entry of a safetensors file's metadata; programs that change the tensors leave it out."""
+"""Entry of a safetensors file's metadata; other programs that write tensors leave it out."""
 
-_BYTES = 16
+_HASH_BYTES = 16
 _VALUES_AT_ONCE = 1 << 22
 _GIT_LFS_START = b"version https://git-lfs"
 _NUMPY_DTYPE_CODES = "?bhilqBHILQefdgFD"
 _METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
 _ALLOWED_BY_TORCH = {"collections.OrderedDict", "collections.Counter", "_codecs.encode"}
 _ALLOWED_BY_TORCH |= {"builtins.set", "builtins.bytearray", "builtins.complex"}
-"""Names that torch allows beside its own classes."""
+"""Objects outside torch that its safe loading allows."""
 _REFUSED = re.compile(r"GLOBAL (\S+)")
 _lock = threading.Lock()  # torch's allow-list is global to the process
 
 
 def allowed_globals() -> List[AllowedGlobal]:
-    """List what a checkpoint may hold beyond tensors, numbers, strings and containers.
+    """List the objects that a checkpoint may hold besides tensors, numbers, strings and containers.
 
-    These are the options of a fairseq run, numpy arrays and scalars (BLEU of validations; names of
-    numpy 1.x and 2.x) and fairseq's meters.
+    They are the options of a fairseq run, numpy arrays and scalars (BLEU of validations), under
+    their names in numpy 1.x and 2.x, and fairseq's meters.
 
     Returns:
         pairs of an object and its dotted name in a pickle.
@@ -70,12 +70,12 @@ def read_checkpoint(path: PathLike) -> Dict[str, Any]:
     There is no fallback to full unpickling.
 
     Returns:
-        the content; of safetensors, name -> tensor.
+        the content; name -> tensor for safetensors.
 
     Raises:
-        CheckpointError: missing, empty, truncated, a folder, no dictionary, of a newer format, a
-            wrong checksum, more declared than it holds, an object outside :func:`allowed_globals`,
-            an option that is code, or one that needs something retired.
+        CheckpointError: the file is missing, empty, a folder, damaged, of a newer format, or holds
+            no dictionary; or it declares more than it holds, or has an object outside
+            :func:`allowed_globals`, an option that is code, or one that was retired.
     """
     file = Path(path)
     _check_readable(file)
@@ -89,7 +89,7 @@ def read_checkpoint(path: PathLike) -> Dict[str, Any]:
 
 
 def model_of(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]:
-    """Return the tensors of a fairseq checkpoint by name. Raises CheckpointError: it has none."""
+    """Return the tensors of a fairseq checkpoint by name. Raises CheckpointError if it has none."""
     model = checkpoint.get("model")
     if isinstance(model, Mapping) and all(isinstance(tensor, Tensor) for tensor in model.values()):
         return dict(model)
@@ -99,7 +99,12 @@ def model_of(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]
 
 
 def read_safetensors(file: Path) -> Dict[str, Tensor]:
-    """Read name -> tensor. Raises CheckpointError: damaged, or another fingerprint than stated."""
+    """Read name -> tensor.
+
+    Raises:
+        CheckpointError: the file is damaged, or its tensors have another fingerprint than its
+            metadata state.
+    """
     try:
         with safetensors.safe_open(str(file), framework="pt", device="cpu") as opened:
             expected = (opened.metadata() or {}).get(FINGERPRINT)
@@ -111,7 +116,7 @@ def read_safetensors(file: Path) -> Dict[str, Tensor]:
         raise CheckpointError(f"checkpoint {file}: its tensors have {difference}; it is damaged")
     for name, tensor in tensors.items():
         if not tensor.numel():
-            # It would share its neighbour's memory, and torch saves no two dtypes in one memory.
+            # It would share its neighbour's memory, where torch.save refuses another dtype.
             tensors[name] = torch.empty_like(tensor)
     return tensors
 
@@ -133,22 +138,26 @@ def _check_readable(file: Path) -> None:
 
 def _read_pickle(file: Path) -> Any:
     with _lock, file.open("rb") as stream:
-        # The context removes on exit what it was given: not what somebody else had allowed.
-        present = set(torch.serialization.get_safe_globals())
-        missing: List[Any] = [pair for pair in allowed_globals() if pair not in present]
-        with torch.serialization.safe_globals(missing):
+        # On exit the context removes what it was given, so what was allowed before is left out.
+        allowed = set(torch.serialization.get_safe_globals())
+        additional: List[Any] = [pair for pair in allowed_globals() if pair not in allowed]
+        with torch.serialization.safe_globals(additional):
             return load_stream(stream, str(file), map_location="cpu")
 
 
 def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Inspect an open file, then read it by ``torch.load``: no more than :func:`allowed_globals`.
+    """Inspect an open file, then read it by ``torch.load`` with ``weights_only=True``.
+
+    The caller has put :func:`allowed_globals` on torch's allow-list.
 
     Args:
         name: name of the file, for messages.
+        args: further arguments of ``torch.load``, like ``kwargs``.
 
     Raises:
-        DamagedCheckpoint: truncated, damaged, or no file of ``torch.save``.
-        CheckpointError: it holds another object, which is named, or declares more than it holds.
+        DamagedCheckpoint: the file is truncated, damaged, or not of ``torch.save``.
+        CheckpointError: it holds an object that is not allowed, which is named, or declares more
+            than it holds.
     """
     names: Set[str] = set()
     try:
@@ -169,6 +178,7 @@ def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _damaged(name: str, size: int, error: BaseException) -> DamagedCheckpoint:
+    """Return the error for a file that torch or safetensors cannot read, with their reason."""
     text = str(error).split("WeightsUnpickler error:")[-1].strip() or type(error).__name__
     reason = f"{size:,} bytes; {text.splitlines()[0][:200]}"
     kind = "truncated, damaged or no checkpoint at all"
@@ -176,15 +186,14 @@ def _damaged(name: str, size: int, error: BaseException) -> DamagedCheckpoint:
 
 
 def _refused_objects(names: Set[str], message: str) -> List[str]:
-    """Return the objects for which torch refused a file; none if it failed for another reason.
+    """Return the objects for which torch refused a file; empty if it failed for another reason.
 
     Args:
-        names: names of the objects to which the file refers.
-        message: message of torch.
+        names: ``module.name`` of the objects to which the file refers.
+        message: message of torch; in a truncated file it may name half a name, which is ignored.
     """
     refusal = _REFUSED.search(message)
     if refusal and refusal[1].rsplit(".", 1)[-1] in {name.rsplit(".", 1)[-1] for name in names}:
-        # Otherwise a name cut short by the end of a truncated file.
         return [refusal[1] if "." in refusal[1] else f"builtins.{refusal[1]}"]
     allowed = {*_ALLOWED_BY_TORCH, *(name for _, name in allowed_globals())}
     return sorted(name for name in names if name not in allowed and not name.startswith("torch."))
@@ -193,9 +202,9 @@ def _refused_objects(names: Set[str], message: str) -> List[str]:
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:
     """Return a 128-bit hash of names, shapes and values as float32.
 
-    It is the same in any order, dtype and memory layout.
+    Order, dtype and memory layout of the tensors do not change it.
     """
-    digest = hashlib.blake2b(digest_size=_BYTES)
+    digest = hashlib.blake2b(digest_size=_HASH_BYTES)
     for name in sorted(tensors):
         tensor = tensors[name].detach()
         digest.update(f"{name}\0{tuple(tensor.shape)}\0".encode())

@@ -1,4 +1,4 @@
-"""Renames tensors by tables of anchored patterns: names in a file -> names in this package."""
+"""Renames the tensors of a file to this package's names, by tables of anchored patterns."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ Renames = Dict[str, Union[str, Tuple[str, ...]]]
 
 @dataclass(frozen=True)
 class NameTable:
-    r"""Says what becomes of every tensor of a file, by patterns that must match its *whole* name.
+    r"""Lists what becomes of the tensors of a file, by patterns that match a *whole* name.
 
     Attributes:
-        renames: pattern -> new name, with ``\1`` ... for groups. A tuple of names divides the rows
-            into equal blocks, in this order. The first pattern that matches wins.
+        renames: pattern -> new name, with ``\1``, ``\2`` ... for the groups of the pattern. A tuple
+            of names divides the rows into as many equal blocks. The first match counts.
         dropped: pattern -> reason why the tensor is not needed; looked up after ``renames``.
         refused: pattern -> reason why the file is of another kind; looked up before ``renames``.
-        transposed: pattern of the names of matrices that the file stores transposed.
+        transposed: pattern of matrices that the file stores transposed.
     """
 
     renames: Mapping[str, Union[str, Tuple[str, ...]]]
@@ -31,7 +31,13 @@ class NameTable:
 
 
 class RenamedTensors(NamedTuple):
-    """Tensors by new name; new name -> name in the file; name in the file -> reason of its drop."""
+    """Tensors of a file after renaming.
+
+    Attributes:
+        tensors: new name -> tensor.
+        sources: new name -> name in the file.
+        dropped: name in the file -> reason why the tensor was dropped.
+    """
 
     tensors: Dict[str, Tensor]
     sources: Dict[str, str]
@@ -61,7 +67,7 @@ def stack_renames(source: str, target: str) -> Renames:
 
 
 def stack_buffers(source: str) -> Dict[str, str]:
-    """Return the buffers of a fairseq encoder or decoder, which hold no weights."""
+    """Return the buffers of a fairseq encoder or decoder, pattern -> reason to drop them."""
     return {
         source + r"version": "format counter of fairseq",
         source + r"(?:embed_positions\.)?(?:_float_tensor|weights)": "buffer that is counted anew",
@@ -75,11 +81,11 @@ def rename_tensors(
 
     Args:
         origin: name of the file, for messages.
-        expected: kind of file that the table reads, for messages.
+        expected: description of the kind of file, for messages.
 
     Raises:
-        CheckpointError: an entry that is no tensor, a name that the table does not know or refuses,
-            two tensors for one new name, or rows that cannot be divided.
+        CheckpointError: an entry is no tensor, the table refuses or does not know a name, two
+            tensors have the same new name, or rows cannot be divided.
     """
     renamed = RenamedTensors({}, {}, {})
     unknown: List[str] = []
@@ -116,7 +122,7 @@ def _as_float(entry: Any, name: str, origin: str) -> Tensor:
 
 
 def _first_match(name: str, patterns: Mapping[str, Any]) -> Optional[Tuple["re.Match[str]", Any]]:
-    """Return the match of the first pattern that matches the whole name, and its entry."""
+    """Return the match and the entry of the first pattern that matches the whole name."""
     for pattern, entry in patterns.items():
         if match := re.fullmatch(pattern, name):
             return match, entry

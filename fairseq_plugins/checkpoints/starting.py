@@ -1,7 +1,6 @@
-"""Decides what a training run starts from, and compares its languages.
+"""Finds the checkpoint from which a training run starts, and compares its languages with the run's.
 
-A run that has a checkpoint reads that checkpoint, which has everything, and opens no pretrained
-file.
+A run that starts from a checkpoint opens no pretrained file: the checkpoint has every tensor.
 """
 
 import logging
@@ -20,7 +19,7 @@ LAST_CHECKPOINT = "checkpoint_last.pt"
 
 
 def started_from(options: Any) -> Optional[str]:
-    """Return the checkpoint that training will read; None if there is none.
+    """Return the checkpoint from which training starts; None if there is none.
 
     It is ``restore_file``, else the run's own last checkpoint, else ``finetune_from_model``.
     """
@@ -33,14 +32,16 @@ def started_from(options: Any) -> Optional[str]:
 
 
 def left_closed(option: str, path: str, options: Any, task: Any) -> Optional[str]:
-    """Return the reason why a pretrained file is not opened; None if it is to be opened.
+    """Return the reason for not opening a pretrained file; None if it must be opened.
 
-    The model raises it as its error if it is used before a checkpoint has been loaded.
+    The model raises this text as an error if it is used before a checkpoint has been loaded.
 
     Args:
-        option: option that names the file.
-        options: of the command line, with ``restore_file`` and ``save_dir``; a YAML's have neither.
-        task: has ``from_checkpoint`` if a checkpoint will fill the model.
+        option: option that names the pretrained file, for the text.
+        path: the pretrained file.
+        options: model options; those of a command line also have ``restore_file`` and
+            ``save_dir``, those of a YAML file do not.
+        task: has a true ``from_checkpoint`` if a checkpoint will fill the model.
     """
     if getattr(task, "from_checkpoint", False):
         return f"{option} {path}: was not opened, since the model is read from a checkpoint"
@@ -49,18 +50,19 @@ def left_closed(option: str, path: str, options: Any, task: Any) -> Optional[str
     checkpoint = started_from(options) if getattr(options, "save_dir", None) else None
     if checkpoint is None:
         return None
-    return f"{option} {path}: was not opened, since {checkpoint} is there to be continued"
+    return f"{option} {path}: was not opened, since training continues {checkpoint}"
 
 
 def compare_order(
     langs: Sequence[str], trained: Optional[Sequence[str]], origin: str, option: str
 ) -> None:
-    """Raise ValueError unless the languages of an option are those of a checkpoint, in their order.
+    """Raise ValueError unless the languages of an option equal those of a checkpoint, in order.
 
     Args:
         langs: languages of the option.
-        trained: languages of the checkpoint; None, which is logged, if it does not state them.
+        trained: languages of the checkpoint; None (logged as a warning) if it does not state them.
         origin: name of the checkpoint, for messages.
+        option: name of the option, for messages.
     """
     if trained is None:
         text = "%s does not tell its languages: %s must have them in the order of its training"
@@ -73,7 +75,7 @@ def compare_order(
 
 
 def compare_start(langs: Sequence[str], options: Any, option: str) -> None:
-    """Compare languages as :func:`compare_order` with the checkpoint that training starts from."""
+    """Call :func:`compare_order` with the checkpoint that training starts from, if there is one."""
     path = started_from(options)
     if path is not None:
         checkpoint = read_checkpoint(path)

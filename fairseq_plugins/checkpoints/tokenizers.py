@@ -1,4 +1,4 @@
-"""Names the rows of an embedding by the tokenizer's files in a Hugging Face folder."""
+"""Reads the vocabulary of a tokenizer in a Hugging Face folder: an entry for each row."""
 
 import importlib
 import logging
@@ -26,12 +26,12 @@ WORDPIECE_NAMES = {
 }
 """BERT's name of a special entry -> fairseq's."""
 UNNAMED = "madeupword{:04d}"
-"""Entry of a row that nothing names; numbers count from 0."""
+"""Entry of a row that no file names; numbers count from 0."""
 _BARE_CODE = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")
 
 
 class _Tokens(NamedTuple):
-    """Entries that a tokenizer's file names; ``added``: those that were added to its pieces."""
+    """Entries of a tokenizer's file; ``added`` are those that are no pieces of text."""
 
     file: Path
     entries: List[str]
@@ -44,17 +44,19 @@ def tokenizer_entries(
     """Return the entry of every row by the tokenizer's files in a folder, in fairseq's names.
 
     Args:
-        folder: with ``tokenizer.json``, ``vocab.txt``, ``vocab.json`` or a sentencepiece model, and
-            language codes in ``tokenizer_config.json`` or ``special_tokens_map.json``.
-        style: format of a language as an entry; None for a model that has none.
-        languages: in the order of their rows, for a folder that lists none.
+        folder: folder with ``tokenizer.json``, ``vocab.txt``, ``vocab.json`` or a sentencepiece
+            model, and perhaps language codes in ``tokenizer_config.json`` or
+            ``special_tokens_map.json``.
+        style: format of a language as an entry; None for a model without languages.
+        rows: number of rows of the embedding.
+        languages: languages in the order of their rows, for a folder that lists none.
 
     Returns:
         as many entries as rows, ``madeupword...`` for those that no file names; None if the folder
-        has no such file, or one that leaves out the languages of the model.
+        has no such file, or the languages of the model are missing in it.
 
     Raises:
-        CheckpointError: a damaged file, or more entries than rows.
+        CheckpointError: a file is damaged, or has more entries than there are rows.
     """
     codes = [(style or "{}").format(language) for language in languages]
     tokens = _read_tokens(folder, rows, _special_tokens(folder) or codes)
@@ -76,11 +78,16 @@ def _is_language(entry: str) -> bool:
 
 
 def _read_tokens(folder: Path, rows: int, listed: Sequence[str]) -> Optional[_Tokens]:
-    """Read the file that names the rows; None if the folder has none."""
+    """Read the tokenizer's file; None if the folder has none.
+
+    Args:
+        listed: special tokens, often languages, that another file or the user lists; ``vocab.json``
+            and sentencepiece models do not contain them.
+    """
     tokenizer, wordpieces = folder / TOKENIZER, folder / "vocab.txt"
     indices, segmenter = folder / "vocab.json", sentencepiece_in(folder)
     if tokenizer.is_file():
-        # Some have their languages among the pieces, and list them elsewhere.
+        # Some of these files have the languages among the pieces, and another file lists them.
         entries, added = _fast_tokenizer(tokenizer, rows)
         return _Tokens(tokenizer, entries, {*added, *listed})
     if wordpieces.is_file():
@@ -93,6 +100,11 @@ def _read_tokens(folder: Path, rows: int, listed: Sequence[str]) -> Optional[_To
 
 
 def _sentencepiece_tokens(model: Path, rows: int, listed: Sequence[str]) -> _Tokens:
+    """Return the entries of an embedding whose tokenizer is a sentencepiece model.
+
+    As in fairseq, the rows are the special entries, the other pieces, the listed tokens, and
+    ``<mask>``.
+    """
     pieces = pieces_of(model)
     if pieces[:3] != _SENTENCEPIECE_START:
         expected = f"expected {_SENTENCEPIECE_START}, as in fairseq's models"
@@ -100,18 +112,23 @@ def _sentencepiece_tokens(model: Path, rows: int, listed: Sequence[str]) -> _Tok
     tokens = [token for token in listed if token != MASK]
     entries = append_entries([*SPECIAL, *pieces[3:]], tokens)
     remaining = rows - len(entries)
-    # Without a list of languages, the remaining rows are theirs: only the last row of all can be
-    # that of the mask.
+    # Without a list, several remaining rows are those of unknown languages; a single one is the
+    # mask's.
     if MASK not in entries and remaining > 0 and (listed or remaining == 1):
         entries.append(MASK)
-    return _Tokens(model, entries, set(entries[len(pieces) + 1 :]))
+    pieces_end = len(SPECIAL) + len(pieces) - len(_SENTENCEPIECE_START)
+    return _Tokens(model, entries, set(entries[pieces_end:]))
 
 
 def _by_index(indices: Mapping[str, Any], file: Path, rows: int) -> List[str]:
-    """Return entry -> index as a list, with ``madeupword...`` where nothing has an index.
+    """Return the entries in the order of their indices, ``madeupword_...`` for an unused index.
+
+    Args:
+        indices: entry -> index.
+        rows: number of rows of the embedding.
 
     Raises:
-        CheckpointError: an index beyond the rows.
+        CheckpointError: there are no indices, or one is not a row of the embedding.
     """
     if not indices or not all(isinstance(row, int) and 0 <= row < rows for row in indices.values()):
         expected = f"expected indices below the {rows:,} rows of the embedding"
@@ -121,7 +138,7 @@ def _by_index(indices: Mapping[str, Any], file: Path, rows: int) -> List[str]:
 
 
 def _fast_tokenizer(file: Path, rows: int) -> Tuple[List[str], Set[str]]:
-    """Return entries and added tokens of a ``tokenizer.json``."""
+    """Return the entries of a ``tokenizer.json``, and those among them that are added tokens."""
     content = read_json(file, "a tokenizer")
     try:
         pieces, kind = content["model"]["vocab"], content["model"].get("type")
@@ -144,7 +161,11 @@ def sentencepiece_in(folder: Path) -> Optional[Path]:
 
 
 def pieces_of(file: Path) -> List[str]:
-    """Return the pieces of a sentencepiece model in its order. Raises CheckpointError: no model."""
+    """Return the pieces of a sentencepiece model in the order of their ids.
+
+    Raises:
+        CheckpointError: the file is no sentencepiece model.
+    """
     try:
         processor = importlib.import_module("sentencepiece").SentencePieceProcessor
         model = processor(model_file=str(file))
@@ -154,7 +175,7 @@ def pieces_of(file: Path) -> List[str]:
 
 
 def _special_tokens(folder: Path) -> List[str]:
-    """Return the additional special tokens in their stored order."""
+    """Return the additional special tokens, often languages, in the order of their file."""
     for file in (folder / name for name in _SPECIAL_TOKEN_FILES):
         content = read_json(file, "") if file.is_file() else {}
         for key in _SPECIAL_TOKEN_ENTRIES:
@@ -171,7 +192,7 @@ def _special_tokens(folder: Path) -> List[str]:
 
 
 def append_entries(base: List[str], symbols: Sequence[str], count: int = 0) -> List[str]:
-    """Append the symbols that ``base`` lacks, and ``<mask>`` if exactly one of the rows is left."""
+    """Append the symbols that ``base`` lacks; then ``<mask>`` if one of ``count`` rows is left."""
     present = set(base)
     entries = [*base, *(symbol for symbol in symbols if symbol not in present)]
     return [*entries, MASK] if len(entries) == count - 1 and MASK not in entries else entries
@@ -185,7 +206,7 @@ def check_padding(entries: Sequence[str], origin: str) -> None:
 
 
 def check_count(entries: List[str], rows: int, file: Path) -> List[str]:
-    """Return the entries. Raises CheckpointError if a file names more than there are rows."""
+    """Return the entries of a file. Raises CheckpointError if there are more than rows."""
     if len(entries) > rows:
         counts = f"names {len(entries):,} entries, the embedding has {rows:,} rows"
         raise CheckpointError(f"{file}: {counts}; they must belong to one model")

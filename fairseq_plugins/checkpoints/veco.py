@@ -1,9 +1,9 @@
-"""VECO: fairseq's layout, released or of this package, and Hugging Face's with cross-attention.
+"""Reads VECO in fairseq's layout (released or of this package) and in Hugging Face's.
 
-In fairseq's layout a VECO is a stock transformer of XLM-R's shape. Before it is fine-tuned, each
-decoder layer is one of the encoder's layers plus cross-attention. A VECO that was pre-trained here
-also has a masked-LM head, and states the row of ``<mask>``. Its encoder is of the family ``xlmr``.
-Embeddings are scaled by the square root of C in the released file, not in those of this package.
+In fairseq's layout a VECO is a stock transformer of XLM-R's shape; its encoder is of the family
+``xlmr``. Before fine-tuning, a decoder layer is a layer of the encoder plus cross-attention. A VECO
+that was pre-trained here also has a masked-LM head, and states the row of ``<mask>``. The released
+file scales embeddings by the square root of C; the files of this package do not.
 """
 
 import logging
@@ -43,7 +43,7 @@ _CROSS_MODULES = {
     **{theirs: f"encoder_attn.{ours}" for theirs, ours in masked_lm.ATTENTION.items()},
     "output.LayerNorm": "encoder_attn_layer_norm",
 }
-"""Module of cross-attention in a folder -> here, as the authors gave them when they were asked."""
+"""Module of cross-attention in a folder -> module in fairseq's decoder; named by the authors."""
 _CROSS_RENAMES = masked_lm.module_renames(
     masked_lm.CROSS_ATTENTION, r"decoder.layers.\1.", _CROSS_MODULES
 )
@@ -78,15 +78,23 @@ NAMES = NameTable(
 
 
 def mask_marker(row: int) -> Tensor:
-    """Return the tensor that states the row of ``<mask>`` in a checkpoint. (row, 0)."""
+    """Return the marker that states the row of ``<mask>`` in a checkpoint: a tensor (row, 0)."""
     return torch.empty(row, 0)
 
 
 def mask_row(state: Mapping[str, Any], origin: str) -> Optional[int]:
-    """Return the row of ``<mask>`` that a state states; None if it was not pre-trained here.
+    """Return the row of ``<mask>`` by the marker among a VECO's tensors.
+
+    Args:
+        state: tensors of the model by name.
+        origin: name of the file, for messages.
+
+    Returns:
+        the row; None if there is no marker because the VECO was not pre-trained here.
 
     Raises:
-        CheckpointError: the marker is missing, or states no row of the embedding.
+        CheckpointError: a VECO that was pre-trained here has no marker, or the marker states no
+            row of the embedding.
     """
     marker = state.get(MASK_ROW)
     if marker is None and PRETRAINED_HERE not in state:
@@ -107,6 +115,7 @@ def mask_row(state: Mapping[str, Any], origin: str) -> Optional[int]:
 
 
 def _convert(checkpoint: Checkpoint) -> PretrainedFile:
+    """Rename the tensors of a VECO in fairseq's layout, and find its row of ``<mask>``."""
     copies = (masked_lm.TIED,)
     model = convert_tensors(checkpoint, NAMES, SIZE_OPTIONS, EXPECTED, "xlmr", copies)
     model.stated_mask = mask_row(checkpoint.tensors, checkpoint.origin)
@@ -114,19 +123,19 @@ def _convert(checkpoint: Checkpoint) -> PretrainedFile:
 
 
 def convert_encoder(checkpoint: Checkpoint) -> PretrainedFile:
-    """Convert a VECO whose encoder alone is needed."""
+    """Convert a VECO, and find the wiring of its encoder. Its task's languages are ignored."""
     model = _convert(checkpoint)
-    is_scaled = _is_scaled(model)
     find_wiring(model)
-    model.wiring["scale_embedding"], model.stated_languages = is_scaled, Languages()
+    model.wiring["scale_embedding"] = _is_scaled(model)
+    model.stated_languages = Languages()
     return model
 
 
 def convert_masked_lm(checkpoint: Checkpoint) -> PretrainedFile:
-    """Convert encoder and head of a VECO that was pre-trained here.
+    """Convert a VECO that was pre-trained here, to be read as a masked LM.
 
     Raises:
-        CheckpointError: a VECO for generation, or one that is wired otherwise than XLM-R.
+        CheckpointError: the VECO has no masked-LM head, or its options are not XLM-R's.
     """
     model = _convert(checkpoint)
     if PRETRAINED_HERE not in model.tensors:
@@ -141,7 +150,11 @@ def convert_masked_lm(checkpoint: Checkpoint) -> PretrainedFile:
 
 
 def _is_scaled(model: PretrainedFile) -> bool:
-    """Return True if the embeddings are scaled, as the options state or as the release is."""
+    """Return True if embeddings are scaled.
+
+    If the options do not state it, a VECO without a masked-LM head is taken for the released one,
+    which scales them.
+    """
     unscaled = model.checkpoint.options.get(SCALE_OPTION)
     if unscaled is None:
         unscaled = PRETRAINED_HERE in model.tensors
@@ -154,15 +167,15 @@ def _is_scaled(model: PretrainedFile) -> bool:
 
 
 def read_veco_folder(path: PathLike) -> PretrainedFile:
-    """Read the whole Hugging Face folder of a VECO, in the names of fairseq's layout.
+    """Read encoder, decoder and head of a VECO's Hugging Face folder, in fairseq's names.
 
     Returns:
-        the file: ``encoder.*``, ``decoder.*`` with as many layers, and ``lm_head.*``. Tied tensors
-        are one tensor. ``sizes`` are the fields of ``MaskedLMSizes``.
+        the file: ``encoder.*``, ``decoder.*`` with as many layers, and ``lm_head.*``. All names of
+        a tied tensor have the same tensor. ``sizes`` are the fields of ``MaskedLMSizes``.
 
     Raises:
-        CheckpointError: unreadable, without a head or cross-attention in every layer, or with
-            tensors that are not accounted for.
+        CheckpointError: the folder is unreadable, lacks the head or the cross-attention of a
+            layer, or has tensors that are not accounted for.
     """
     checkpoint = open_checkpoint(path, EXPECTED)
     if not checkpoint.is_folder:
@@ -184,6 +197,7 @@ def read_veco_folder(path: PathLike) -> PretrainedFile:
 
 
 def _folder_shapes(sizes: Mapping[str, int]) -> Dict[str, Any]:
+    """Return the shapes of an encoder, a masked-LM head and the decoder's cross-attention."""
     shapes = {
         name.replace("sentence_encoder.", "encoder."): shape
         for name, shape in masked_lm_shapes(sizes).items()
@@ -194,13 +208,13 @@ def _folder_shapes(sizes: Mapping[str, int]) -> Dict[str, Any]:
 
 
 def write_veco(folder: PathLike, checkpoint: PathLike) -> PretrainedFile:
-    """Make a fairseq checkpoint of the Hugging Face folder of a VECO; store a tied tensor once.
+    """Write a fairseq checkpoint with the tensors of a VECO's Hugging Face folder.
 
-    Embeddings are not scaled, as in the folder. The released checkpoint in fairseq's layout does
-    scale them, which matters for fine-tuning.
+    Tied tensors are stored once. Embeddings are not scaled, as in the folder, but unlike in the
+    released fairseq checkpoint: fine-tuning must not scale them either.
 
     Raises:
-        CheckpointError: as :func:`read_veco_folder`, or no row is that of ``<mask>``.
+        CheckpointError: as :func:`read_veco_folder`, or ``<mask>`` has no row.
     """
     model = read_veco_folder(folder)
     if model.mask_row is None:
@@ -217,7 +231,7 @@ def write_veco(folder: PathLike, checkpoint: PathLike) -> PretrainedFile:
 
 
 def _stock_options(sizes: Mapping[str, int]) -> Dict[str, Any]:
-    """Return the options of the fairseq model."""
+    """Return the options of a fairseq transformer with these sizes and VECO's wiring."""
     options: Dict[str, Any] = {
         "_name": "veco_large",
         "activation_fn": "gelu",

@@ -1,4 +1,4 @@
-"""fairseq dictionaries, and the languages that a model states."""
+"""Reads fairseq dictionaries, and the languages that a checkpoint states."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from .inspection import CheckpointError
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
-"""The first entries of every fairseq dictionary, which its files leave out."""
+"""First entries of every fairseq dictionary; ``dict.txt`` does not contain them."""
 
 PAD, MASK = "<pad>", "<mask>"
 CONFIG_NAME = "config.json"
@@ -19,7 +19,7 @@ LIST_NAME = "ML50_langs.txt"
 """List of languages, one per line, in the folder of a released mBART-50."""
 
 STYLES = {"mbart": "[{}]", "nllb": "__{}__"}
-"""Family -> format of a language as a dictionary entry of fairseq."""
+"""Family of an encoder -> format of a language as a dictionary entry of fairseq."""
 
 _TASK_STYLES = {"mbart": "[{}]", "multilingual": "__{}__"}
 _CODE = r"[a-z]{2,3}(?:_(?:[A-Z]{2}|[A-Z][a-z]{3}))?"
@@ -30,7 +30,14 @@ LANGUAGE = re.compile(rf"\[({_CODE})\]|__({_CODE})__")
 
 
 def read_json(file: Path, expected: str) -> Dict[str, Any]:
-    """Read a JSON object. Raises CheckpointError: missing (``expected`` tells what), or damaged."""
+    """Read a JSON object.
+
+    Args:
+        expected: description of the folder that has such a file, for messages.
+
+    Raises:
+        CheckpointError: the file is missing or damaged, or holds no object.
+    """
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -45,7 +52,14 @@ def read_json(file: Path, expected: str) -> Dict[str, Any]:
 
 
 def read_lines(file: Path, kind: str) -> List[str]:
-    """Read lines without their ends. Raises CheckpointError: unreadable, or no UTF-8."""
+    """Read the lines of a text file without line ends.
+
+    Args:
+        kind: kind of file, for messages.
+
+    Raises:
+        CheckpointError: the file is unreadable or not UTF-8.
+    """
     try:
         with file.open(encoding="utf-8") as stream:
             return [line.rstrip("\n") for line in stream]
@@ -57,10 +71,16 @@ def read_lines(file: Path, kind: str) -> List[str]:
 
 
 def find_dictionary(folder: Path, checkpoint: Mapping[str, Any]) -> Optional[Path]:
-    """Return ``dict.txt``, or one of several equal ``dict.LANG.txt``; None if there is none.
+    """Return the path of ``dict.txt``, or of the first of equal ``dict.LANG.txt``, else None.
 
-    The folder counts first, then the data folder that a fairseq checkpoint was trained on. Raises
-    CheckpointError if dictionaries of languages differ.
+    The folder is searched first, then the data folder of the run that wrote the checkpoint.
+
+    Args:
+        folder: folder of the checkpoint.
+        checkpoint: entries of a fairseq checkpoint.
+
+    Raises:
+        CheckpointError: the dictionaries of the languages differ.
     """
     data = task_options(checkpoint).get("data") or getattr(checkpoint.get("args"), "data", None)
     places = [folder, Path(str(data).split(os.pathsep)[0])] if data else [folder]
@@ -79,7 +99,8 @@ def find_dictionary(folder: Path, checkpoint: Mapping[str, Any]) -> Optional[Pat
 def read_dictionary(file: Path) -> List[str]:
     """Return the entries of a fairseq dictionary in row order, the four special ones first.
 
-    Raises CheckpointError for a line that is no entry.
+    Raises:
+        CheckpointError: a line is not of the form ``symbol count``.
     """
     entries = list(SPECIAL)
     for number, line in enumerate(read_lines(file, "dictionary"), 1):
@@ -102,15 +123,15 @@ def entries_beside(file: Path) -> List[str]:
 def check_entries(
     entries: Sequence[str], symbols: Sequence[str], origin: str, place: str, remedy: str
 ) -> None:
-    """Compare the entries of a model with the data's dictionary, as far as both go.
+    """Compare the entries of a model with the data's dictionary, up to the shorter of them.
 
     Args:
-        entries: of the model.
-        symbols: of the data's dictionary.
+        entries: entries of the model.
+        symbols: entries of the data's dictionary.
         place: file that holds the entries, for messages.
 
     Raises:
-        ValueError: the first entry that differs.
+        ValueError: an entry differs; names the first.
     """
     for index, (entry, symbol) in enumerate(zip(entries, symbols)):
         if entry != symbol:
@@ -123,11 +144,11 @@ def check_entries(
 
 @dataclass(frozen=True)
 class Languages:
-    """Languages as a model states them.
+    """Languages as a checkpoint states them.
 
     Attributes:
-        listed: in the order of their rows; None if there is no list.
-        file: name of a file that lists them.
+        listed: languages in the order of their rows; None if the checkpoint does not list them.
+        file: name of a file that lists them; None if the checkpoint names none.
         style: format of a language as a dictionary entry.
     """
 
@@ -143,7 +164,9 @@ class Languages:
 def read_languages(file: Path) -> Tuple[str, ...]:
     """Read the languages of a file, one per line, in its order.
 
-    Raises CheckpointError for no text, no language, several on a line, or a language twice.
+    Raises:
+        CheckpointError: the file is no text or empty, or has several languages on a line or a
+            language twice.
     """
     lines = [line.strip() for line in read_lines(file, "languages")]
     for number, line in enumerate(lines, 1):
@@ -154,7 +177,7 @@ def read_languages(file: Path) -> Tuple[str, ...]:
 
 
 def check_languages(languages: Sequence[str], origin: str) -> Tuple[str, ...]:
-    """Return the languages. Raises CheckpointError if there is none, or one twice."""
+    """Return the languages as a tuple. Raises CheckpointError if there is none, or one twice."""
     twice = sorted({language for language in languages if languages.count(language) > 1})
     if twice or not languages:
         names = ", ".join(twice) or "none"
@@ -166,9 +189,10 @@ def languages_of(entries: Sequence[str], languages: Sequence[str] = ()) -> Tuple
     """Return the languages among the entries of a dictionary, in their order.
 
     Args:
-        entries: languages are written ``[en_XX]`` or ``__eng_Latn__``.
-        languages: of a model; an entry that looks like a language but stands before the block that
-            holds these counts as a piece.
+        entries: entries of a dictionary, in which languages have the form ``[en_XX]`` or
+            ``__eng_Latn__``.
+        languages: languages of the model, if known. The block of entries with the first of them
+            then begins the languages; an entry of this form before the block is a piece of text.
     """
     codes = [_language_code(entry) for entry in entries]
     first = next((row for row, code in enumerate(codes) if code in set(languages)), 0)
@@ -178,6 +202,7 @@ def languages_of(entries: Sequence[str], languages: Sequence[str] = ()) -> Tuple
 
 
 def _language_code(entry: str) -> Optional[str]:
+    """Return ``en_XX`` for ``[en_XX]`` or ``__en_XX__``; None for any other entry."""
     match = LANGUAGE.fullmatch(entry)
     return match[1] or match[2] if match else None
 
@@ -193,7 +218,7 @@ def as_dict(options: Any) -> Dict[str, Any]:
 
 
 def as_list(names: Any) -> List[str]:
-    """Return names of a list, or of a text that commas divide, without the empty ones."""
+    """Return the names in a list, or in a text that separates them by commas; skip empty ones."""
     parts = names.split(",") if isinstance(names, str) else names or ()
     return [str(part).strip() for part in parts if str(part).strip()]
 
@@ -208,8 +233,10 @@ def stock_languages(
 ) -> Languages:
     """Return the languages that a fairseq checkpoint has as dictionary entries.
 
+    They are stated by the task's state, else by the task's options, else by the model's options.
+
     Args:
-        checkpoint: whose task's options and state count first.
+        checkpoint: entries of the checkpoint.
         settings: options of the model.
         style: format of a language if the task does not state it.
     """
@@ -217,7 +244,7 @@ def stock_languages(
     options = {**settings, **task}
     style = _TASK_STYLES.get(str(options.get("lang_tok_style")), style)
     state = as_dict(checkpoint.get("task_state") or {}).get("languages")
-    if isinstance(state, Mapping):  # mBART's task; those of understanding store the list alone
+    if isinstance(state, Mapping):  # of mBART's task; the tasks of understanding store the list
         state = state.get("langs")
     if state and isinstance(state, (list, tuple)):
         return Languages(tuple(map(str, state)), style=style)

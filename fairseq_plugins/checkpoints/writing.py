@@ -1,4 +1,4 @@
-"""Write checkpoints so that a kill or a full disk leaves the previous one intact."""
+"""Writes checkpoints so that a kill or a full disk leaves the previous file intact."""
 
 import dataclasses
 import json
@@ -34,9 +34,11 @@ def save_checkpoint(state: Any, path: PathLike) -> None:
 def start_state(
     model: Mapping[str, Tensor], updates: int = 0, epoch: int = 1, **entries: Any
 ) -> Dict[str, Any]:
-    """Return a fairseq checkpoint that training can start from, with this process's versions.
+    """Return a fairseq checkpoint from which training can start, with this process's versions.
 
     Args:
+        updates: number of updates made so far.
+        epoch: epoch that training continues, counted from 1.
         entries: further entries of the checkpoint.
     """
     state: Dict[str, Any] = {
@@ -55,38 +57,38 @@ def start_state(
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
-    """Write a safetensors file atomically, with the permissions of any other new file.
+    """Write a safetensors file atomically, with the default permissions of a new file.
 
-    Its header has the fingerprint of the tensors. Errors as of :func:`atomic_path`.
+    Its metadata have the fingerprint of the tensors. Raises as :func:`atomic_path`.
     """
     metadata = {"format": "pt", FINGERPRINT: fingerprint(tensors)}
     with atomic_path(path) as temporary:
         try:
             safetensors.torch.save_file(dict(tensors), str(temporary), metadata=metadata)
         except safetensors.SafetensorError as error:
-            code = re.search(r"os error (\d+)", str(error))
+            code = re.search(r"os error (\d+)", str(error))  # a full disk, for example
             if not code:
                 raise
             raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
         mask = os.umask(0)
         os.umask(mask)
-        temporary.chmod(0o666 & ~mask)  # safetensors lets only their owner read them
+        temporary.chmod(0o666 & ~mask)  # safetensors lets only the owner read the file
 
 
 def write_json(content: Mapping[str, Any], path: PathLike) -> None:
-    """Write a JSON object atomically, its keys sorted. Errors as of :func:`atomic_path`."""
+    """Write a JSON object atomically, its keys sorted. Raises as :func:`atomic_path`."""
     text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False)
     with atomic_path(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def memory_of(tensor: Tensor) -> Tuple[Any, ...]:
-    """Return what two names of one tensor share: device, memory, shape, strides and dtype."""
+    """Return a key that is equal for two names of one tensor: its memory, shape and dtype."""
     return tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
-    """Map each name of a tied tensor to its first name. Tensors without elements are not tied."""
+    """Map each further name of a tied tensor to its first. Empty tensors do not count as tied."""
     first: Dict[Any, str] = {}
     tied = {}
     for name, tensor in model.items():
@@ -96,13 +98,13 @@ def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
     return tied
 
 
-# ---- Write a masked LM as a folder. ----
+# ---- Write a masked LM as a Hugging Face folder. ----
 
 _THEIR_NAMES = {ours: theirs for theirs, ours in {**EMBEDDING_NAMES, **LAYER_NAMES}.items()}
 
 
 def exported_name(name: str, prefix: str = "roberta") -> str:
-    """Return the name of a ``MaskedLM`` tensor in a folder whose encoder has this prefix."""
+    """Return Hugging Face's name of a ``MaskedLM`` tensor, with this prefix of the encoder."""
     part, _, inner = name.partition(".")
     if part == "lm_head":
         return name
@@ -116,19 +118,20 @@ def exported_name(name: str, prefix: str = "roberta") -> str:
 def write_masked_lm(
     folder: PathLike, sizes: Any, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float16
 ) -> str:
-    """Write ``config.json`` and ``model.safetensors``, each replaced atomically.
+    """Write a masked LM as a Hugging Face folder; each of its two files is replaced atomically.
 
     Args:
+        folder: receives ``config.json`` and ``model.safetensors``.
         sizes: ``MaskedLMSizes``, or a mapping with its fields.
-        tensors: in the names of ``MaskedLM``; the tied ``lm_head.weight`` may be among them.
-        dtype: to which the tensors are rounded.
+        tensors: tensors by their names in ``MaskedLM``; the tied ``lm_head.weight`` may be missing.
+        dtype: dtype to which the tensors are rounded.
 
     Returns:
-        the fingerprint that ``read_masked_lm`` will give for the folder, of the *rounded* tensors.
+        the fingerprint of the *rounded* tensors, which ``read_masked_lm`` returns for the folder.
 
     Raises:
-        CheckpointError: names or shapes other than a masked LM's of these sizes, or numbers that
-            ``dtype`` cannot hold.
+        CheckpointError: names or shapes are not those of a masked LM of these sizes, or ``dtype``
+            cannot hold a number.
     """
     numbers = dict(sizes) if isinstance(sizes, Mapping) else dataclasses.asdict(sizes)
     rounded = _round(tensors, numbers, dtype, f"masked LM for {folder}")
@@ -155,7 +158,11 @@ def write_masked_lm(
 def _round(
     tensors: Mapping[str, Tensor], sizes: Mapping[str, int], dtype: torch.dtype, origin: str
 ) -> Dict[str, Tensor]:
-    """Return copies of the tensors in ``dtype``, without the tied output; check all of them."""
+    """Check the tensors of a masked LM, and return copies in ``dtype`` without the tied output.
+
+    Raises:
+        CheckpointError: as :func:`write_masked_lm`, or the output is not tied.
+    """
     untied = {name: tensor for name, tensor in tensors.items() if name != OUTPUT}
     expected = "the tensors of masked_lm.model.MaskedLM"
     check_shapes(untied, masked_lm_shapes(sizes), origin, expected)

@@ -75,7 +75,7 @@ def add_language_distance_options(parser: Parser) -> None:
 
 
 def check_models(args: argparse.Namespace) -> None:
-    """Raise ValueError if a model of ``language-distance`` is missing, a path or NAME=PATH."""
+    """Raise ValueError if a model of ``language-distance``, a path or NAME=PATH, is missing."""
     for model in args.models:
         if "=" not in model or os.path.exists(model):
             check_exists("MODEL", model)

@@ -98,7 +98,7 @@ def dictionary(args: argparse.Namespace) -> None:
 
 
 def export_parser() -> Parser:
-    """Build the parser of ``export``, without the search options, which fairseq's parser reads."""
+    """Build the parser of ``export``. The search options are read by fairseq's parser instead."""
     parser = new_parser(
         "export",
         "Write a trained model in a format that other programs read.",
@@ -183,7 +183,7 @@ def check_import(args: argparse.Namespace) -> None:
 
 
 def import_folder(args: argparse.Namespace) -> None:
-    """Make a checkpoint of a folder, by the converter that recognises it."""
+    """Make a checkpoint of a folder of either kind."""
     from ..checkpoints import export as portable
     from ..export import huggingface_seq2seq
 

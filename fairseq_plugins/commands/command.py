@@ -41,7 +41,7 @@ def check_exists(option: str, path: Optional[str]) -> None:
 def check_named(option: str, texts: Optional[Iterable[str]]) -> None:
     """Raise ValueError for a ``NAME=PATH`` whose path does not exist.
 
-    A text without ``=`` passes: the verb itself refuses it.
+    A text without ``=`` passes here; the verb refuses it later.
     """
     for text in texts or ():
         name, _, path = text.partition("=")
@@ -50,10 +50,7 @@ def check_named(option: str, texts: Optional[Iterable[str]]) -> None:
 
 
 def import_all() -> None:
-    """Register the package with fairseq.
-
-    Ends the process with one sentence if it cannot be imported.
-    """
+    """Register the package with fairseq; exit with a sentence if it cannot be imported."""
     try:
         register()
     except ImportError as error:

@@ -1,4 +1,7 @@
-"""Verbs that ``data_prep`` runs: they prepare no data, so they are listed with those of models."""
+"""Verbs implemented in ``data_prep`` that do not prepare data.
+
+``fairseq-plugins`` lists them with the model verbs.
+"""
 
 import importlib
 import sys
@@ -8,9 +11,9 @@ from ..own_commands import PROGRAM
 
 
 def forward(verb: str, module: str) -> Callable[[Sequence[str]], int]:
-    """Make the function that runs a verb by a module of ``data_prep``.
+    """Make the function that runs a verb by ``main`` of a module of ``data_prep``.
 
-    Input that is at fault ends it with status 2 and a sentence.
+    If the input is at fault, it prints a sentence and returns the exit status 2.
     """
 
     def run(words: Sequence[str]) -> int:
@@ -32,6 +35,6 @@ def forward(verb: str, module: str) -> Callable[[Sequence[str]], int]:
 
 
 COMMANDS = {
-    "cut-vocabulary": forward("cut-vocabulary", "cut_vocabulary"),
-    "score": forward("score", "score"),
+    "cut-vocabulary": forward("cut-vocabulary", "pieces.cut_vocabulary"),
+    "score": forward("score", "scoring.score"),
 }

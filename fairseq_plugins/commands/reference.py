@@ -54,10 +54,10 @@ class Option(NamedTuple):
     Attributes:
         owner: kind and registered name, as in "model sga".
         name: attribute of the configuration, as in "prompt_length".
-        flag: what is typed, as in "--prompt-length"; the name itself if it is positional.
-        kind: its type or choices.
-        default: that of each architecture where they differ.
-        help: its help text.
+        flag: spelling on the command line, as in "--prompt-length"; the name if it is positional.
+        kind: type or choices.
+        default: default value, or that of each architecture if they differ.
+        help: help text.
     """
 
     owner: str
@@ -118,7 +118,7 @@ def list_registered(package: str) -> Dict[str, List[str]]:
 
 
 def options(package: str) -> List[Option]:
-    """List every option that is declared in ``package``, without those inherited from fairseq."""
+    """List the options that classes of ``package`` declare, without those that fairseq declares."""
     rows = []
     for entry in registrations(package):
         architectures = _read_architectures(entry)
@@ -167,8 +167,8 @@ def _add_args(cls: Any) -> List[argparse.Action]:
 def _read_architectures(entry: Registration) -> Dict[str, Dict[str, Any]]:
     """Return the architectures of a model: name -> its defaults. Other classes have none.
 
-    A registered architecture sets defaults in a namespace. Those that ``build_model`` sets are
-    listed in ``ARCHITECTURES`` of the model's module.
+    Some defaults are set by the function that is registered with fairseq, others only by
+    ``build_model``; the latter stand in ``ARCHITECTURES`` of the model's module.
     """
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
 

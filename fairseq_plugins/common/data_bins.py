@@ -37,8 +37,8 @@ def check_names(
     """Check the values of ``--pairs``, ``--monolingual`` and ``--pair-share``.
 
     Raises:
-        ValueError: no names at all, a malformed pair, a repeated name, or a share of an empty
-        option.
+        ValueError: there are no names at all, a pair is malformed, a name is repeated, or
+            ``pair_share`` is out of range or gives a share to an empty option.
     """
     if not pairs and not languages:
         raise ValueError(
@@ -53,17 +53,18 @@ def check_names(
         return
     if not 0.0 <= pair_share <= 1.0:
         raise ValueError(f"--pair-share must lie in [0, 1]; got {pair_share}")
-    for option, names, valid in (("--pairs", pairs, 0.0), ("--monolingual", languages, 1.0)):
-        if not names and pair_share != valid:
+    for option, names, only_share in (("--pairs", pairs, 0.0), ("--monolingual", languages, 1.0)):
+        if not names and pair_share != only_share:
             raise ValueError(
-                f"--pair-share must be {valid:.0f} where {option} is empty; got {pair_share}"
+                f"--pair-share must be {only_share:.0f} where {option} is empty; got {pair_share}"
             )
 
 
 def is_training(split: str, train_subset: str, load_options: Dict[str, Any]) -> bool:
     """Return True if ``load_dataset`` is called for training.
 
-    fairseq-generate and fairseq-validate pass ``task_cfg`` among the ``load_options``;
+    The name of the split does not decide, because the train split may also be decoded:
+    fairseq-generate and fairseq-validate pass ``task_cfg`` among the ``load_options``,
     fairseq-train does not.
     """
     return split == train_subset and load_options.get("task_cfg") is None
@@ -96,12 +97,12 @@ def check_dictionaries(
     """
     for language in languages:
         path = os.path.join(folder, f"dict.{language}.txt")
-        if os.path.isfile(path) and not filecmp.cmp(path, origin, shallow=False):
-            if Dictionary.load(path) != dictionary:
-                raise ValueError(
-                    f"{path} differs from {origin}: run fairseq-preprocess with one --srcdict for "
-                    "all"
-                )
+        if not os.path.isfile(path) or filecmp.cmp(path, origin, shallow=False):
+            continue  # a copy with equal bytes need not be parsed
+        if Dictionary.load(path) != dictionary:
+            raise ValueError(
+                f"{path} differs from {origin}: run fairseq-preprocess with one --srcdict for all"
+            )
 
 
 def load_pair(prefix: str, pair: str, dictionary: Dictionary, option: str) -> List[Any]:
@@ -205,7 +206,7 @@ class BinSide(NamedTuple):
 
 
 def refuse_empty(rows: Any, side: BinSide) -> None:
-    """Raise ValueError for sentences without a token. Reads the sizes of the rows alone.
+    """Raise ValueError if a sentence has no token beside ``</s>``. Reads no tokens, only sizes.
 
     Args:
         rows: a side as fairseq's translation task reads it: an indexed dataset, its wrappers for
@@ -235,6 +236,7 @@ def _indexed_parts(rows: Any) -> Iterator[Any]:
 
 
 def _list_lines(lines: np.ndarray) -> str:
+    """Write line numbers as a subject with its verb: ``line 3 is``, or ``lines 3, 5 are``."""
     numbers: List[str] = [str(line) for line in lines[:LISTED_LINES].tolist()]
     more = ", …" if len(lines) > LISTED_LINES else ""
     return f"line {numbers[0]} is" if len(lines) == 1 else f"lines {', '.join(numbers)}{more} are"

@@ -77,8 +77,8 @@ class StreamDataset(EpochDataset):
     def __iter__(self) -> Iterator[Dict[str, Any]]:
         """Iterate over the items of the epoch.
 
-        Python would ask for indices until an IndexError. A subclass may accept any index, as the
-        n-th use of a text with noise of its own.
+        By default Python would index until an IndexError. A subclass may never raise one, because
+        indices past the end are further uses of its texts, each with noise of its own.
         """
         return (self[index] for index in range(len(self)))
 
@@ -114,7 +114,7 @@ class StreamDataset(EpochDataset):
 
 
 class JoinedDataset(StreamDataset):
-    """Join datasets that are collated alike; each draws the noise of its own items."""
+    """Join datasets whose batches have one form; each draws the noise of its own items."""
 
     def __init__(self, parts: Sequence[Any], seed: int, probabilities: Optional[np.ndarray] = None):
         super().__init__(parts, [part.sizes for part in parts], seed, probabilities)

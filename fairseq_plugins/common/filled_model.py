@@ -14,7 +14,8 @@ class FilledModel:
     Before its first step the model must have read its pretrained file or a checkpoint.
 
     Attributes:
-        absent_source: why the pretrained file was not read; None = it was, or a checkpoint.
+        absent_source: message that says why the pretrained file was not read; None = that file or
+            a checkpoint was loaded.
     """
 
     absent_source: Optional[str] = None
@@ -64,7 +65,7 @@ class FilledTransformer(FilledModel, TransformerModel):
         Args:
             args: options of the model; changed.
             name: option that gives the path.
-            absent: why the file is not read; None = it is.
+            absent: message that says why the file is not read; None = it is read.
             fill: reads the file and fills this model.
         """
         self.absent_source = absent

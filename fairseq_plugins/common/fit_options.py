@@ -1,4 +1,4 @@
-"""Tell ``checkpoints.fitting`` the names of options."""
+"""Names of options for the messages of ``checkpoints.fitting``; sizes of a file as options."""
 
 from typing import Any, Dict, Mapping
 
@@ -23,15 +23,15 @@ def fit_options(args: Any) -> FitOptions:
 
 
 def side_sizes(sizes: Mapping[str, int], *sides: str) -> Dict[str, int]:
-    """Return option -> value of the width, feed-forward width and heads of each side.
+    """Return option -> value of the width, feed-forward width and heads that each side must have.
 
     Args:
-        sizes: of a masked LM, by field of ``MaskedLMSizes``.
+        sizes: sizes of a masked LM, by field of ``MaskedLMSizes``.
         sides: ``encoder``, ``decoder``, or both.
     """
     values = {}
     for side in sides:
-        options = size_options(side, "")
+        options = size_options(side, positions="")
         for size in ("embed_dim", "ffn_dim", "heads"):
             values[options[size]] = sizes[size]
     return values

@@ -97,7 +97,8 @@ def _accept_without_weights(
     are.
 
     Raises:
-        ValueError: the state dict was made with other frozen weights.
+        ValueError: the state dict was made with other frozen weights, or has weights of other
+            shapes.
     """
     assert isinstance(module, Frozen)
     markers = [key for key in state if key.startswith(prefix + MARKER)]
@@ -115,6 +116,13 @@ def _accept_without_weights(
         del state[marker]
     if strict and not markers:
         missing.append(prefix + MARKER + module.fingerprint)
-    if not any(key.startswith(prefix + "module.") for key in state):
-        for key, value in module.module.state_dict().items():
-            state[f"{prefix}module.{key}"] = value
+    weights = {f"{prefix}module.{key}": value for key, value in module.module.state_dict().items()}
+    if not any(key in state for key in weights):
+        state.update(weights)
+    for key, weight in weights.items():
+        if key in state and state[key].shape != weight.shape:
+            raise ValueError(
+                f"this checkpoint's frozen model has {key[len(prefix + 'module.') :]} of shape "
+                f"{tuple(state[key].shape)}, expected {tuple(weight.shape)} by its recorded sizes "
+                "and the dictionary: give the data-bin, or the dict.txt, of its training"
+            )

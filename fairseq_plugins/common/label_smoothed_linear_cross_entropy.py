@@ -21,7 +21,7 @@ PROJECTIONS = ("output_projection", "fc_out")
 
 @dataclass
 class LabelSmoothedLinearCrossEntropyConfig(LabelSmoothedCrossEntropyCriterionConfig):
-    """fairseq's options, and the size of a chunk."""
+    """Options of the stock criterion, and the size of a chunk."""
 
     loss_chunk_size: int = option(
         DEFAULT_TOKEN_CHUNK,
@@ -62,7 +62,7 @@ class LabelSmoothedLinearCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterio
         target, projection = self._target(sample), find_projection(model)
 
         def compute_losses(features: Tensor) -> Tensor:
-            """(B, T, C) -> (B, T, 3): nll, smooth, best token, in place of the logits."""
+            """Return nll, smooth loss and best token in place of logits. (B, T, C) -> (B, T, 3)."""
             losses = linear_token_losses(
                 features,
                 projection.weight,
@@ -71,7 +71,7 @@ class LabelSmoothedLinearCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterio
                 self.eps,
                 self.loss_chunk_size,
                 self.padding_idx,
-                True,
+                want_best=True,
             )
             assert losses.best is not None
             best = losses.best.to(losses.nll.dtype)
@@ -89,16 +89,21 @@ class LabelSmoothedLinearCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterio
     def compute_loss(
         self, model: Any, net_output: Any, sample: Any, reduce: bool = True
     ) -> Tuple[Tensor, Tensor]:
-        """Return the loss and its part without smoothing, in nats; by token, (B, T), if asked."""
+        """Return the smoothed loss and the plain nll in nats; with ``reduce`` their sums.
+
+        Args:
+            net_output: its first entry is what :meth:`forward` puts in place of the logits.
+            reduce: False = per token, (B, T).
+        """
         nll, smooth, _ = net_output[0].unbind(dim=-1)
         vocab_size = find_projection(model).weight.size(0)
         loss = label_smoothed(nll, smooth, self.eps, vocab_size)
         return (loss.sum(), nll.sum()) if reduce else (loss, nll)
 
     def compute_accuracy(self, model: Any, net_output: Any, sample: Any) -> Tuple[Tensor, Tensor]:
-        """Count the tokens that are right, and all of them.
+        """Count the correct tokens, and the tokens that are predicted.
 
-        The best token is -1 where nothing is predicted.
+        Where nothing is predicted the best token is -1, which no target equals.
         """
         target = self._target(sample)
         return net_output[0][..., 2].eq(target).sum(), target.ne(self.padding_idx).sum()
@@ -125,7 +130,7 @@ def find_projection(model: Any) -> nn.Linear:
 
 @contextmanager
 def replaced_forward(module: nn.Module, forward: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Let ``module(x)`` call ``forward`` for a while."""
+    """Let ``module(x)`` call ``forward`` inside a ``with`` block."""
     module.forward = forward  # an instance attribute shadows the class's method
     try:
         yield

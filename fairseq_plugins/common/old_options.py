@@ -42,7 +42,7 @@ class _MinLR(argparse.Action):
 
 
 class _Foreign(argparse.Action):
-    """End the command with a message."""
+    """End the command with a message that names the equivalent, ``const``."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: Any = None

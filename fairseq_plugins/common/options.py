@@ -56,7 +56,7 @@ def defaults_of(options: Any) -> Dict[str, Any]:
 
 
 Size = Optional[int]
-"""Size of a model; None = the default of another model."""
+"""Size of a model; None = not set here: the default comes from elsewhere."""
 
 
 def sizes_of(side: str, layers: Size, width: Size, ffn_width: Size, heads: Size) -> Dict[str, Any]:
@@ -131,30 +131,20 @@ class _Named(Dict[str, Any]):
 
 
 def check_range(cfg: Any, valid: str, *names: str) -> None:
-    """Raise ValueError for an option outside ``(0, 1]``, ``[1, inf)``, ...; None passes."""
+    """Raise ValueError for an option outside ``valid``, as ``(0, 1]``; None passes."""
     check_rules(cfg, [in_range(name, valid) for name in names])
 
 
 def check_choices(args: Any, choices: Dict[str, Iterable[Any]]) -> None:
-    """Raise ValueError unless each option is one of its choices; None passes."""
+    """Raise ValueError unless each option is None or one of its choices."""
     for name, option_choices in choices.items():
         setting, valid = getattr(args, name), [str(choice) for choice in option_choices]
         if setting is not None and str(setting) not in valid:
             raise ValueError(f"{flag(name)} must be one of {', '.join(valid)}; got {setting}")
 
 
-def check_positive(args: Any, *names: str) -> None:
-    """Raise ValueError for an option below 1; None passes."""
-    check_range(args, "[1, inf)", *names)
-
-
-def check_dropout(args: Any, *names: str) -> None:
-    """Raise ValueError for an option outside [0, 1); None passes."""
-    check_range(args, "[0, 1)", *names)
-
-
 def check_wiring(args: Any, wiring: Mapping[str, Any], origin: str) -> None:
-    """Raise ValueError for an option that contradicts ``wiring``."""
+    """Raise ValueError for an option that contradicts ``wiring``, the options of an XLM-R."""
     for name, expected in wiring.items():
         setting = getattr(args, name, None)
         if setting is not None and setting != expected:
@@ -209,7 +199,7 @@ def frozen_path(cfg: Any, name: str, valid: str) -> str:
 
 
 def writable(args: Any) -> Any:
-    """Return a context in which ``args`` takes new names: a hydra configuration refuses them."""
+    """Return a context in which ``args`` accepts new names, which hydra configurations refuse."""
     return open_dict(args) if OmegaConf.is_config(args) else nullcontext()
 
 
@@ -234,7 +224,7 @@ def fill_missing(args: Any, config: type) -> None:
 
 
 def set_architecture(args: Any, defaults: Mapping[str, Any]) -> None:
-    """Set the options that command line and YAML leave open to ``defaults``. Changes ``args``."""
+    """Set each option that is None or absent to its default. Changes ``args``."""
     for name, default in defaults.items():
         if getattr(args, name, None) is None:
             setattr(args, name, default)

@@ -1,4 +1,4 @@
-"""Define the base class of tasks: which checkpoint a run continues, which criterions train it."""
+"""Base class of tasks: which checkpoint a run continues, which criterions train the task."""
 
 from typing import Any, Tuple
 
@@ -25,10 +25,11 @@ class OwnRun(FairseqTask):
     criterions: Tuple[str, ...] = ()
 
     def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build the criterion; a criterion of the user's own plugins is never refused.
+        """Build the criterion.
 
         Raises:
-            ValueError: a criterion of fairseq or of this package does not train the task.
+            ValueError: a criterion of fairseq or of this package is not one of ``criterions``.
+                Criterions of the user's own plugins are never refused.
         """
         name = getattr(cfg, "_name", None) or getattr(cfg, "criterion", None)
         criterion = CRITERION_REGISTRY.get(name)

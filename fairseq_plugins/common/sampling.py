@@ -24,7 +24,7 @@ class Purpose(IntEnum):
 def epoch_rng(seed: int, epoch: int, purpose: Purpose) -> np.random.Generator:
     """Create the generator of a draw that happens once per epoch.
 
-    Its five seeds differ from every generator of an item's noise, which has four seeds.
+    It has five seeds, so that it never equals the generator of an item's noise, which has four.
     """
     return np.random.default_rng((seed, epoch, 0, 0, int(purpose)))
 
@@ -54,7 +54,8 @@ def sampling_probabilities(
     if pair_share is not None:
         pairs = np.asarray(is_pair, dtype=bool)
         for group, share in ((pairs, pair_share), (~pairs, 1.0 - pair_share)):
-            weights[group] *= share / max(weights[group].sum(), np.finfo(float).tiny)
+            total = max(weights[group].sum(), np.finfo(float).tiny)  # not 0 for an empty group
+            weights[group] *= share / total
     return weights / weights.sum()
 
 
@@ -179,7 +180,10 @@ class TemperatureDataset(SampledMultiDataset):
     def random_choice_in_dataset(
         self, rng: np.random.RandomState, dataset: Any, choice_size: int
     ) -> np.ndarray:
-        """Draw the sentences of a direction for an epoch, in place of fairseq's. (choice_size,)."""
+        """Draw the sentences of a direction for an epoch. (choice_size,).
+
+        fairseq's method draws with replacement if it needs more sentences than there are.
+        """
         repeats, remainder = divmod(int(choice_size), len(dataset))
         every_sentence = np.tile(np.arange(len(dataset)), repeats)
         return np.concatenate([every_sentence, rng.choice(len(dataset), remainder, replace=False)])

@@ -55,12 +55,13 @@ class SharedDictionaryTask(OwnRun):
         """Read the dictionary and add ``<mask>`` at its end unless it is there.
 
         Raises:
-            ValueError: ``<mask>`` stands before the pieces, which leaves no random pieces.
+            ValueError: ``<mask>`` stands before the pieces: random replacements are drawn from the
+                entries before it.
         """
         dictionary = cls.read_dictionary(cfg)
         if dictionary.add_symbol("<mask>") <= dictionary.nspecial:
             raise ValueError(
-                f"{cfg.data}: <mask> must stand behind the pieces in dict.<lang>.txt, or in none"
+                f"{cfg.data}: <mask> must stand after the pieces in dict.<lang>.txt, or in none"
             )
         logger.info(f"dictionary: {len(dictionary)} types with <mask>")
         return dictionary

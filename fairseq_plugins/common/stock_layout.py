@@ -37,8 +37,8 @@ def wrapped(layer: nn.Module, cfg: Any) -> nn.Module:
     """Wrap a layer for ``--checkpoint-activations`` and FSDP, as the stock transformer does."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-    smallest = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
-    return fsdp_wrap(layer, min_num_params=smallest)
+    min_params = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
+    return fsdp_wrap(layer, min_num_params=min_params)
 
 
 def set_epsilon(module: nn.Module, epsilon: float) -> None:

@@ -26,8 +26,8 @@ class SummedCriterion(FairseqCriterion):
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "SummedCriterion":
         """Build the criterion; raise ValueError for a task that it does not train."""
-        trainable = tuple(TASK_REGISTRY[name] for name in cls.tasks)
-        if trainable and not isinstance(task, trainable):
+        task_classes = tuple(TASK_REGISTRY[name] for name in cls.tasks)
+        if task_classes and not isinstance(task, task_classes):
             names = {criterion: name for name, criterion in CRITERION_REGISTRY.items()}
             raise ValueError(
                 f"--criterion {names.get(cls, cls.__name__)} with --task {registered_name(task)}: "
@@ -85,8 +85,8 @@ def log_loss(logging_outputs: List[Logged], name: str = "loss", unit: str = "sam
     """Log a loss in bits per unit.
 
     Args:
-        name: of the logged sum of losses, in nats.
-        unit: name of the logged number of units.
+        name: name of the summed loss, in nats, in ``logging_outputs``; the metric has it too.
+        unit: name of the number of units there.
     """
     units = total(logging_outputs, unit)
     bits = total(logging_outputs, name) / max(units, 1) / math.log(2)

@@ -32,7 +32,7 @@ def drop_values(module: nn.Module, dtype: torch.dtype = torch.float32) -> None:
             empty: Tensor = torch.empty_like(tensor, device=META, dtype=dtype)
             if isinstance(tensor, nn.Parameter):
                 empty = nn.Parameter(empty, requires_grad=tensor.requires_grad)
-            vars(empty).update(vars(tensor))
+            vars(empty).update(vars(tensor))  # attributes that modules have set
             torch.utils.swap_tensors(tensor, empty)  # every reference to the tensor stays valid
 
 
@@ -64,7 +64,10 @@ class Valueless(TorchDispatchMode):
 
 
 def _run_with_values(func: Any, args: Tuple, kwargs: Dict[str, Any]) -> Any:
-    """Run an operator that reads no absent values; new integers on ``meta`` go to the CPU."""
+    """Run an operator whose tensors all have values.
+
+    Integers that it creates on ``meta`` would have none, so they are created on the CPU.
+    """
     result = func(*args, **kwargs)
     if kwargs.get("device") == META and not result.is_floating_point():
         return func(*args, **{**kwargs, "device": torch.device("cpu")})
@@ -100,7 +103,7 @@ def _infer_shapes(func: Any, args: Tuple, kwargs: Dict[str, Any]) -> Any:
 def _return_targets(func: Any, args: Tuple, kwargs: Dict[str, Any], outputs: Any) -> Any:
     """Return what an operator that writes in place returns: the tensors that it writes into.
 
-    ``outputs`` are returned if its results are not these tensors, one for one.
+    If it returns another number of tensors, ``outputs`` are returned.
     """
     targets: List[Tensor] = []
     for position, argument in enumerate(func._schema.arguments):

@@ -23,7 +23,6 @@ from . import (
     reading,
     saving,
     starting,
-    state_files,
     stored_models,
     validation,
 )
@@ -63,7 +62,7 @@ PATCHES: Tuple[Patch, ...] = (
     options.BF16,
     processes.DISTRIBUTED_OBJECTS,
     stored_models.RETIRED_OPTIONS,
-    state_files.STATE_FILES,
+    reading.STATE_FILES,
     # Data is lost. Several patches replace checkpoint_utils.load_checkpoint, and the one applied
     # last is called first. FOLDER_LOCK must be called before any other reads the folder, and
     # RESTARTED_RUNS before FINISHED_RUNS, because it chooses the checkpoint.
@@ -104,7 +103,7 @@ def apply() -> Tuple[str, ...]:
     off = disabled()
     try:
         import fairseq
-    except Exception as error:  # nothing to patch; the import that needs fairseq reports it better
+    except Exception as error:  # nothing to patch; a later import reports the error better
         logger.warning(f"fairseq cannot be imported, so nothing is patched: {error!r}")
         return applied()
     version, tested = getattr(fairseq, "__version__", "unknown"), ", ".join(TESTED_VERSIONS)

@@ -49,7 +49,7 @@ NUMPY2 = Patch(
 
 @LOST_SENTENCES.probe
 def _loses_sentences() -> bool:
-    """Return True if three sentences, fewer than the multiple of a batch, are in no batch."""
+    """Return True if three sentences, which fill no batch of 8, are left out."""
     from fairseq.data import data_utils
 
     sizes = np.ones(3, dtype=np.int64)

@@ -83,7 +83,7 @@ def check_files(path: str, impl: str) -> Optional[Rows]:
 def _check_mmap(path: str) -> Rows:
     """Check the format of ``--dataset-impl mmap``.
 
-    Its index holds, behind the header, the length of each row and where it starts in bytes.
+    After its header the index holds the length of each row, and the byte where it starts.
     """
     index = f"{path}.idx"
     header = _read_header(index, MMAP_MAGIC, MMAP_HEADER)
@@ -100,8 +100,9 @@ def _check_mmap(path: str) -> Rows:
 def _check_legacy(path: str) -> Rows:
     """Check the format of ``--dataset-impl cached`` and ``lazy``, whose ids are stored plus 1.
 
-    Its index holds the first dimension and the first id of each row, both with the total as a last
-    number, and the length of each row. Rows have one dimension each.
+    After its header the index holds three arrays: the number of each row's first dimension, the
+    place of its first id, and its length. The first two end with the total. A row has one
+    dimension, so its first dimension has the row's number.
     """
     index = f"{path}.idx"
     header = _read_header(index, LEGACY_MAGIC, LEGACY_HEADER)
@@ -224,6 +225,7 @@ def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
 
 
 def _wrong_id(path: str, rows: Rows, position: int, valid: str) -> ValueError:
+    """Build the error of the id at a position in ``rows.ids``; counts rows from 1."""
     row = sum(int(np.count_nonzero(block.ends <= position)) for block in rows.blocks())
     entry = int(rows.ids[position]) - rows.shift
     return ValueError(
@@ -234,7 +236,7 @@ def _wrong_id(path: str, rows: Rows, position: int, valid: str) -> ValueError:
 
 
 _checked: Set[Tuple[Any, ...]] = set()
-"""Files that this process has checked, so that tasks which open them in each epoch wait once."""
+"""Files that this process has checked: tasks that open them in every epoch wait only once."""
 
 
 def _file_state(file: str) -> Tuple[str, int, int]:

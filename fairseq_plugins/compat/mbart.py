@@ -78,7 +78,8 @@ def build_model(stock: Any, task: Any, cfg: Any, from_checkpoint: bool = False) 
     """Build the model.
 
     Raises:
-        ValueError: a language has no tag, or the order is not that of the pretrained model.
+        ValueError: source or target language has no tag, or ``--langs`` has another order than the
+            pretrained model.
     """
     for option, language in (("source", task.cfg.source_lang), ("target", task.cfg.target_lang)):
         if f"[{language}]" not in getattr(task, f"{option}_dictionary"):
@@ -121,9 +122,10 @@ def _stays_set() -> bool:
 
 @BEAM_SIZE.replace("fairseq.sequence_generator:EnsembleModel.set_decoder_beam_size")
 def set_decoder_beam_size(stock: Any, ensemble: Any, beam_size: int) -> None:
-    """Do nothing when a generator is built: :func:`generate` sets the beam size while it runs.
+    """Do nothing, in place of setting the beam size for good when a generator is built.
 
-    A generator that never calls :func:`generate` repeats the encoder's output for the beam itself.
+    :func:`generate` sets it while it runs. A generator of another kind repeats the encoder's output
+    for its beam itself.
     """
 
 
@@ -136,6 +138,7 @@ def generate(stock: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
     from fairseq.sequence_generator import EnsembleModel
 
     ensemble = generator.model
+    # The patch has replaced this method; functools.wraps keeps the stock one as __wrapped__.
     set_stock_beam_size = EnsembleModel.set_decoder_beam_size.__wrapped__
     before = [(module, _beam_attributes(module)) for module in ensemble.modules()]
     try:
@@ -149,5 +152,5 @@ def generate(stock: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _beam_attributes(module: nn.Module) -> Dict[str, Any]:
-    """Return the instance's attributes that a beam size changes; class attributes are left out."""
+    """Return those attributes of the instance, not of its class, that a beam size changes."""
     return {name: vars(module)[name] for name in BEAM_ATTRIBUTES if name in vars(module)}

@@ -43,7 +43,7 @@ def keep_bf16_off_tpu(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Parse the options; stock sets ``tpu`` for every ``--bf16``, which is undone here."""
+    """Parse the options, and unset ``tpu`` if only ``--bf16`` has made stock set it."""
     parsed = stock(parser, input_args, *args, **kwargs)
     namespace = _namespace(parsed)
     words = sys.argv[1:] if input_args is None else input_args
@@ -70,5 +70,5 @@ def refuse_two_joins(stock: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _namespace(parsed: Any) -> Namespace:
-    """Return the options; a parser that accepts unknown words returns a pair with these."""
+    """Return the options; with ``parse_known`` fairseq returns them in a pair with other words."""
     return parsed[0] if isinstance(parsed, tuple) else parsed

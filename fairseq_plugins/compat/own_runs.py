@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Iterator
 
 from .patch import Harm, Patch
-from .starting import DEFAULT, is_same_run, last_checkpoint
+from .starting import DEFAULT, is_last, is_same_run, last_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -68,13 +68,14 @@ def load_with_updates(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Load a checkpoint, and the number of updates of one of this run without optimizer state.
+    """Load a checkpoint; restore the number of updates also if it has no optimizer state.
 
-    Stock reads the number of updates only together with the optimizer's state, which
-    ``--no-save-optimizer-state`` leaves out. The resumed run would start again at update 0.
+    Stock reads this number only together with the optimizer's state, which
+    ``--no-save-optimizer-state`` leaves out, so a resumed run would start again at update 0. It is
+    restored only from checkpoints of the same run.
     """
     extra_state = stock(trainer, filename, reset_optimizer, *args, **kwargs)
-    is_resumed = _is_last(trainer, filename) or is_same_run(trainer.cfg.checkpoint)
+    is_resumed = is_last(trainer, filename) or is_same_run(trainer.cfg.checkpoint)
     keeps_updates = _continues_its_own_run(trainer) and not reset_optimizer
     if extra_state is not None and is_resumed and keeps_updates:
         _restore_updates(trainer, filename)
@@ -85,12 +86,12 @@ def load_with_updates(
 def load_without_hours(stock: Any, trainer: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
     """Load a checkpoint; with ``--reset-meters``, forget the hours of another run.
 
-    ``--finetune-from-model`` implies ``--reset-meters``. Stock still adds the hours in the
-    checkpoint to those of ``--stop-time-hours``.
+    Stock adds the hours in the checkpoint to those that ``--stop-time-hours`` limits, also with
+    ``--reset-meters``, which ``--finetune-from-model`` implies.
     """
     extra_state = stock(trainer, filename, *args, **kwargs)
     counts_its_own_hours = getattr(trainer.task, "counts_its_own_hours", False)
-    is_start = kwargs.get("reset_meters") and not _is_last(trainer, filename)
+    is_start = kwargs.get("reset_meters") and not is_last(trainer, filename)
     if extra_state is not None and counts_its_own_hours and is_start:
         trainer._previous_training_time = 0
     return extra_state
@@ -98,12 +99,6 @@ def load_without_hours(stock: Any, trainer: Any, filename: str, *args: Any, **kw
 
 def _continues_its_own_run(trainer: Any) -> bool:
     return getattr(trainer.task, "continues_its_own_run", False)
-
-
-def _is_last(trainer: Any, filename: str) -> bool:
-    """Return True for the newest checkpoint of the run."""
-    last = last_checkpoint(trainer.cfg.checkpoint, trainer)
-    return os.path.abspath(filename) == os.path.abspath(last)
 
 
 def _restore_updates(trainer: Any, path: str) -> None:

@@ -47,8 +47,8 @@ def _join_job(training: Any) -> None:
         training: ``distributed_training`` of the configuration, changed in place.
 
     Raises:
-        ValueError: ``--distributed-init-method`` without ``--distributed-no-spawn``: fairseq would
-            start a process for each GPU, so none.
+        ValueError: ``--distributed-init-method`` is set without ``--distributed-no-spawn``. fairseq
+            would start a process for each GPU, hence none.
     """
     if training.distributed_init_method is None and not _is_started_by_torchrun():
         return
@@ -97,7 +97,7 @@ def call_main(stock: Any, cfg: Any, main: Any, **kwargs: Any) -> Any:
 
 @CPU_PROCESSES.replace("fairseq.distributed.utils:all_gather_list")
 def all_gather_list(stock: Any, data: Any, group: Any = None, max_size: int = 16384) -> List[Any]:
-    """Gather an object of every process. Stock copies them to the GPU, which gloo does without."""
+    """Gather an object of every process. Stock copies them to a GPU, which gloo does not need."""
     from fairseq.distributed import utils
 
     group = utils.get_global_group() if group is None else group

@@ -1,4 +1,4 @@
-"""Read checkpoints without running any code that a file holds."""
+"""Read checkpoints without running any code that a file holds, and tell a model its file."""
 
 import importlib
 import logging
@@ -40,6 +40,12 @@ LITERAL_OPTIONS = Patch(
     name="literal_options",
     harm=Harm.EXECUTION,
     defect="fairseq passes options to eval, also options that a checkpoint brings",
+)
+STATE_FILES = Patch(
+    name="state_files",
+    harm=Harm.PAPER_BLOCKED,
+    defect="a model is not told which file a state comes from, and tensors alone do not say "
+    "whether VECO's layers and rows are still to be chosen",
 )
 
 
@@ -122,9 +128,18 @@ def evaluate_literal(text: Any, *scopes: Any) -> Any:
 
 @LITERAL_OPTIONS.step
 def read_literals() -> None:
-    """Define a global ``eval`` in every module of fairseq; it hides the built-in function."""
+    """Define a global ``eval`` in every module of fairseq, which hides the built-in function."""
     for name in EVALUATING_MODULES:
         importlib.import_module(name)
     for name, module in sorted(sys.modules.items()):
         if name.startswith("fairseq.") and module is not None:
             vars(module).setdefault("eval", evaluate_literal)
+
+
+@STATE_FILES.replace("fairseq.trainer:Trainer.load_checkpoint")
+def load_checkpoint(stock: Any, trainer: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+    """Write the path into a model that has an attribute ``state_file``, then load."""
+    model = trainer.get_model()
+    if hasattr(model, "state_file"):
+        model.state_file = filename
+    return stock(trainer, filename, *args, **kwargs)

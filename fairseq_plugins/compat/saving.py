@@ -37,7 +37,7 @@ CHECKPOINT_VERSIONS = Patch(
 
 
 def write_whole(path: str, write: Callable[[Any], Any]) -> None:
-    """Write a file so that it holds either its old or its complete new content at any time.
+    """Write a file that holds its old or its complete new content at any time.
 
     Args:
         path: name of the file.
@@ -115,7 +115,7 @@ def save_stamped(stock: Any, obj: Any, filename: Any, async_write: bool = False)
 def check_formats() -> None:
     """Let fairseq's checkpoint module refuse newer formats.
 
-    It sees a torch whose ``load`` checks the format after the present ``load``.
+    The module sees a torch whose ``load`` calls the module's present one, then checks the format.
     """
     from fairseq import checkpoint_utils
 

@@ -45,6 +45,12 @@ def last_checkpoint(cfg: Any, trainer: Any) -> str:
     return os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
 
 
+def is_last(trainer: Any, filename: str) -> bool:
+    """Return True if a file is the newest checkpoint of the run; it need not exist yet."""
+    last = last_checkpoint(trainer.cfg.checkpoint, trainer)
+    return os.path.abspath(filename) == os.path.abspath(last)
+
+
 def is_same_run(cfg: Any) -> bool:
     """Return True if ``--restore-file`` names a checkpoint of the same run in ``--save-dir``.
 
@@ -73,11 +79,10 @@ def load_checkpoint(stock: Any, trainer: Any, filename: str, *args: Any, **kwarg
     """
     from fairseq.file_io import PathManager
 
-    cfg = trainer.cfg.checkpoint
-    is_last = os.path.abspath(filename) == os.path.abspath(last_checkpoint(cfg, trainer))
     exists = PathManager.exists(filename)
-    if not PathManager.isfile(filename) and (exists or not is_last):
-        raise _missing_file(cfg, filename, "a folder" if exists else "no such file")
+    if not PathManager.isfile(filename) and (exists or not is_last(trainer, filename)):
+        fault = "a folder" if exists else "no such file"
+        raise _missing_file(trainer.cfg.checkpoint, filename, fault)
     return stock(trainer, filename, *args, **kwargs)
 
 
@@ -107,10 +112,10 @@ def _trains_once_more() -> bool:
 
 @FINISHED_RUNS.replace("fairseq.checkpoint_utils:load_checkpoint")
 def load_and_end(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
-    """Load the checkpoint of a run; if the run has ended, return an epoch after the last.
+    """Load the checkpoint of a run; if the run has ended, let fairseq-train train nothing.
 
-    fairseq-train trains while the number of the next epoch is at most ``--max-epoch``. That test is
-    False for nan, also without ``--max-epoch``.
+    fairseq-train trains while the number of the next epoch is at most ``--max-epoch``. The number
+    returned for an ended run is nan, for which that test is False, also without ``--max-epoch``.
     """
     continues = os.path.isfile(last_checkpoint(cfg, trainer)) or is_same_run(cfg)
     extra_state, epoch_itr = stock(cfg, trainer, **passthrough_args)

@@ -32,11 +32,13 @@ RETIRED: Dict[str, Tuple[str, ...]] = {
     "pack_weights": (),
     "glancing": ("sga_ctc", "sga_mask_predict"),
 }
-"""Option -> criterions that lost it; empty: nothing has it. Version 0.1.0 has them all."""
+"""Retired option -> criterions that no longer accept it (empty: no class accepts it).
+
+Version 0.1.0 had all of these options."""
 LAYER = "fairseq.modules.transformer_layer:TransformerEncoderLayerBase"
 MATRICES = ("in_proj", "out_proj", "fc1", "fc2")
 COPIES = [f"{matrix}_{kind}" for matrix in MATRICES for kind in ("weight", "bias")]
-"""Parameters with which a layer of 0.12.2 holds its matrices twice, for the fast path alone."""
+"""Parameters of a layer of 0.12.2 that repeat its matrices, for the fast path alone."""
 
 
 @DECODING_BUILDS.replace("fairseq.models:build_model")
@@ -59,7 +61,7 @@ def _takes_fast_path() -> bool:
 def make_layer(stock: Any, layer: Any, *args: Any, **kwargs: Any) -> None:
     """Make a layer without the fast path and without its copies of the matrices."""
     stock(layer, *args, **kwargs)
-    layer.can_use_fastpath = False  # which the encoder reads as well as the layer
+    layer.can_use_fastpath = False  # read by the layer and by the encoder
     for name in COPIES:
         delattr(layer, name)
 

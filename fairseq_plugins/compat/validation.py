@@ -68,7 +68,7 @@ def inference_with_bleu(stock: Any, task: Any, generator: Any, sample: Any, mode
 
 @VALIDATION_BLEU.replace("fairseq.tasks.translation:TranslationTask.reduce_metrics")
 def reduce_metrics(stock: Any, task: Any, logs: List[Dict[str, Any]], criterion: Any) -> None:
-    """Log BLEU also if no hypothesis of the validation has a word; stock then logs none."""
+    """Log the metrics, and BLEU also if no hypothesis has a word, where stock logs none."""
     validated = [log for log in logs if "_bleu_sys_len" in log]
     if validated and not any(log.get("_bleu_totals_0", 0) for log in validated):
         log_bleu(validated, "_bleu", "bleu")

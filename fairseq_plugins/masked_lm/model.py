@@ -25,7 +25,7 @@ Updates = Mapping[str, Tuple[Tensor, Tensor]]
 MOST_KEYS = 256
 """Largest number of keys for which bfloat16 training on CPU avoids torch's fused attention.
 
-Two matrix products take half the time there.
+Up to this number two plain matrix products take half its time.
 """
 
 
@@ -68,7 +68,7 @@ def project(linear: nn.Linear, x: Tensor, updates: Optional[Updates], name: str)
 def attention(
     query: Tensor, key: Tensor, value: Tensor, bias: Optional[Tensor] = None, dropout: float = 0.0
 ) -> Tensor:
-    """Compute softmax(query key^T / sqrt(D) + bias) value, by torch's fused kernel if it is fast.
+    """Compute softmax(query key^T / sqrt(D) + bias) value, by torch's fused kernel unless slow.
 
     Args:
         query: (B, H, Q, D).
@@ -90,7 +90,8 @@ def attention(
 def is_fused_slow(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Return True in bfloat16 training on CPU over at most ``MOST_KEYS`` keys."""
     trains = torch.is_grad_enabled() and any(part.requires_grad for part in (query, key, value))
-    is_bfloat16_on_cpu = query.dtype == torch.bfloat16 and query.device.type in ("cpu", "meta")
+    devices = ("cpu", "meta")  # meta: a run on CPU without values, common.valueless
+    is_bfloat16_on_cpu = query.dtype == torch.bfloat16 and query.device.type in devices
     return trains and is_bfloat16_on_cpu and key.size(2) <= MOST_KEYS
 
 
@@ -194,7 +195,7 @@ class PrefixEncoder(nn.Module):
         )
 
     def token_positions(self, tokens: Tensor) -> Tensor:
-        """Number the tokens from ``padding_idx + 1``; padding keeps ``padding_idx``.
+        """Count the tokens from ``padding_idx + 1``; padding keeps ``padding_idx``.
 
         (B, S) -> (B, S).
         """
@@ -233,7 +234,7 @@ class PrefixEncoder(nn.Module):
             The outputs h^1 .. h^L of the layers, each (B, S, C).
 
         Raises:
-            ValueError: more tokens than positions.
+            ValueError: there are more tokens than positions.
         """
         self._check_length(tokens.size(1))
         if padding_mask is None:

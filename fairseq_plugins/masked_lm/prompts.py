@@ -12,8 +12,7 @@ from .model import Prefix, Updates, split_heads
 class LowRank(nn.Module):
     """Updates of ``rank`` R for the matrices of every layer: four projections, ``fc1``, ``fc2``.
 
-    ``up`` starts at zero, so a unit starts as the frozen model. The scale of the update (alpha / r)
-    is 1.
+    ``up`` starts at zero, so at first the updates change nothing. LoRA's scale (alpha / r) is 1.
 
     Source: Hu et al. 2022 (LoRA), section 4.1, Eq. 3; here each unit of SGA has its own.
     """
@@ -33,7 +32,7 @@ class LowRank(nn.Module):
             self.up[name] = nn.Parameter(torch.zeros(layers, outputs, rank))
 
     def forward(self) -> List[Dict[str, Tuple[Tensor, Tensor]]]:
-        """Return for each layer: name of a matrix -> (down (R, in), up (out, R))."""
+        """Return for each layer a mapping: name of a matrix -> (down (R, in), up (out, R))."""
         updates: List[Dict[str, Tuple[Tensor, Tensor]]] = [{} for _ in range(self.layers)]
         for name, down in self.down.items():
             matrices = zip(down.unbind(), self.up[name].unbind())
@@ -100,9 +99,9 @@ class Prompts(nn.Module):
 
 
 def join_prefixes(first: Prefix, second: Prefix) -> Prefix:
-    """Concatenate [first, second] in every layer.
+    """Concatenate [first, second] in every layer: (B, H, S, D), (B, H, P, D) -> (B, H, S + P, D).
 
-    (B or 1, H, S, D) and (B or 1, H, P, D) -> (B, H, S + P, D).
+    Either may have one row in place of B, which then is the same for all sentences.
     """
     batch = max(first[0][0].size(0), second[0][0].size(0))
 

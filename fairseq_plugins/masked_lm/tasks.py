@@ -54,7 +54,10 @@ class TLMPretrainingTask(SharedDictionaryTask):
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
-        """Build the split: one dataset per pair and per monolingual language, concatenated."""
+        """Build the split: one dataset per pair and per monolingual language, concatenated.
+
+        The number of a dataset (``stream``) seeds its noise together with the line.
+        """
         texts = [(pair, self.sides(split, pair)) for pair in self.pairs]
         texts += [(language, [self._load_text(split, language)]) for language in self.languages]
         cfg, datasets = self.cfg, []
@@ -68,7 +71,10 @@ class TLMPretrainingTask(SharedDictionaryTask):
         self.datasets[split] = _InFileOrder(datasets, self.cfg.seed)
 
     def _load_text(self, split: str, language: str) -> Any:
-        """Load a language's text: its own file, else a side of ``--pairs`` or of the data-bin."""
+        """Load a language's text: its own file, else its side of a pair.
+
+        The pairs are those of ``--pairs``, then all others in the data-bin.
+        """
         prefix = self.prefix(split)
         files = sorted(glob.glob(f"{glob.escape(prefix)}.*-*.{glob.escape(language)}.idx"))
         pairs = list(self.pairs)
@@ -83,7 +89,7 @@ class TLMPretrainingTask(SharedDictionaryTask):
 
 
 class _InFileOrder(JoinedDataset):
-    """Join datasets in one order for all epochs: the trainer shuffles the batches alone."""
+    """Join datasets in one order for all epochs. The trainer shuffles only whole batches."""
 
     def permutation(self) -> np.ndarray:
         """Keep the order of the files. (N,)."""

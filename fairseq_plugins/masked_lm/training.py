@@ -57,8 +57,8 @@ class XLMRMaskedLMModel(BaseFairseqModel):
         """Build the model; in training it may start from ``--init-from-mlm``.
 
         Raises:
-            ValueError: a size is missing or below 1, or the other masked LM has other sizes or
-                another dictionary.
+            ValueError: a size is missing or below 1, or the file has other sizes or another
+                dictionary.
         """
         dictionary = task.source_dictionary
         sizes = {size: getattr(cfg, name) for size, name in SIZE_OPTIONS.items()}
@@ -77,14 +77,14 @@ class XLMRMaskedLMModel(BaseFairseqModel):
         return model
 
     def load_masked_lm(self, path: str, symbols: Sequence[str]) -> None:
-        """Load the weights of another masked LM.
+        """Load the weights of a pretrained masked LM.
 
         Args:
             path: value of ``--init-from-mlm``.
             symbols: entries of the data's dictionary, in the order of their rows.
 
         Raises:
-            ValueError: the other masked LM has other sizes or another dictionary.
+            ValueError: the file has other sizes or another dictionary.
         """
         heads = self.encoder.sizes.heads
         pretrained = read_masked_lm(path, heads=heads, label="--encoder-attention-heads")
@@ -125,7 +125,7 @@ class XLMRMaskedLMModel(BaseFairseqModel):
 
 
 def _compare_dictionaries(pretrained: PretrainedFile, symbols: Sequence[str], origin: str) -> None:
-    """Raise ValueError for the first entry of a masked LM's dictionary that the data's lacks.
+    """Raise ValueError for the first row where a masked LM's entry is not the data's symbol.
 
     A ``dict.txt`` beside the file names the entries, or the tokenizer of a Hugging Face folder.
     Without either, a note is logged.
@@ -138,7 +138,7 @@ def _compare_dictionaries(pretrained: PretrainedFile, symbols: Sequence[str], or
         place = "its tokenizer"
     if not entries:
         logger.info("%s: names no entries; only the number of rows was compared", origin)
-    # Rows that a tokenizer leaves out have made-up names, which any entry may have.
+    # A row that the tokenizer does not name is called madeupword…: any symbol may stand there.
     entries = [
         symbol if entry.startswith("madeupword") else entry
         for entry, symbol in zip(entries, symbols)

@@ -13,7 +13,7 @@ class Replacements(NamedTuple):
 
     mask: int  # ``<mask>``, none of the pieces
     first_piece: int
-    end_piece: int  # one behind the last piece
+    end_piece: int  # one past the last piece
 
 
 def choose_tokens(maskable: np.ndarray, ratio: float, rng: np.random.Generator) -> np.ndarray:

@@ -65,8 +65,8 @@ class CrossMoments:
     """Sums over row-parallel chunks from which both estimates of HSIC follow; no row is kept.
 
     Products of a chunk are computed in the dtype of the rows and added in float64. The mean of the
-    first chunk is subtracted from every row before: of a product of large means, centring would
-    leave nothing but rounding.
+    first chunk is first subtracted from every row; otherwise large means would cancel in the
+    centring and leave only rounding errors.
     """
 
     def __init__(self, width_x: int, width_y: int, device: Optional[torch.device] = None):
@@ -252,6 +252,7 @@ class _Grams:
             del self._grams[number]
 
     def _gram(self, number: int) -> Tensor:
+        """Return the Gram matrix (N, N) of a matrix, computed at its first use."""
         if number not in self._grams:
             rows = self.matrices[number].to(self.device or self.matrices[number].device).double()
             rows = rows - rows[0]  # exactly 0 if all rows are equal
@@ -283,7 +284,7 @@ def _compute_pairs(
 
 
 def _check_varied(hsic: Hsic, count: int, name: str) -> None:
-    """Raise ValueError unless the HSIC of a matrix with itself can divide."""
+    """Raise ValueError if a matrix's HSIC with itself is not finite or 0: CKA divides by it."""
     if not math.isfinite(hsic.biased):
         raise ValueError(f"{name}: holds numbers that are not finite; valid: finite vectors")
     if hsic.biased <= 0:

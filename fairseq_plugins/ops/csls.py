@@ -79,8 +79,10 @@ class Csls:
         """Find a partner of each word of both sides.
 
         Args:
-            ranks: (M,) and (N,) int64, rank of each word's partner, from 0; a rank behind the last
-                counts as the last. None = the best. Fast if neighbouring words have similar ranks.
+            ranks: (M,) and (N,) int64, which partner to take for each word: 0 = the best, a rank
+                past the last = the last. Self-learning draws them at random. None = 0 everywhere.
+                A chunk of words is ranked to its largest rank, so sort words of similar rank
+                together.
 
         Returns:
             (M,) and (N,) int64.
@@ -150,7 +152,7 @@ class Csls:
 
 
 def _rank(scores: Tensor, count: int) -> Ranked:
-    """Find the largest of each row, falling; for a count of 1, the first of equal ones."""
+    """Find the largest of each row, in descending order; of one, the first of equal ones."""
     if count == 1:
         best, places = scores.max(1, keepdim=True)
         return Ranked(places, best)

@@ -165,7 +165,7 @@ def best_slots(log_probs: Tensor, transitions: Tensor, slots: Tensor, lengths: T
         slots, lengths: (B,) int64 on the device.
 
     Returns:
-        (B, S) int64; arbitrary behind a target's length, and for one without room.
+        (B, S) int64; arbitrary past a target's length, and for one without room.
     """
     emitted, state = _emitting(log_probs, slots), _start(transitions)
     states: List[Tensor] = []

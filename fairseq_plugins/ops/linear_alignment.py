@@ -173,9 +173,12 @@ class _LinearAlignment(torch.autograd.Function):
     ) -> Tuple[Tensor, ...]:
         inside, shape = Places.inside(slots, hidden.size(1), hidden.device), hidden.shape[:2]
         trained = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
-        expected = ctx.needs_input_grad[0] and not trained
+        # Of a frozen projection the scan also sums softmax(z)_v W_v: backward needs no second scan.
+        wants_expected_row = ctx.needs_input_grad[0] and not trained
         scan_blank = blank if want_best else None
-        scan, log_probs = _scan(hidden, weight, bias, ids, inside, scan_blank, chunk_size, expected)
+        scan, log_probs = _scan(
+            hidden, weight, bias, ids, inside, scan_blank, chunk_size, wants_expected_row
+        )
         loss, gamma, used, edges = posterior(log_probs, transitions)
         # An unalignable target gives inf and NaN.
         loss = loss.masked_fill(~feasible, 0.0)
@@ -183,10 +186,9 @@ class _LinearAlignment(torch.autograd.Function):
         used = None if used is None else used[inside]
         ctx.edges = None if edges is None else edges.masked_fill(~feasible[:, None, None], 0.0)
 
-        if expected:
+        if wants_expected_row:
             label_rows = torch.matmul(gamma.to(weight.dtype), weight[ids])[inside]  # N C
-            per_slot = _slot_gradients(scan.expected_row, label_rows, used)
-            per_slot = per_slot.masked_fill(~feasible[inside.rows, None], 0.0)
+            per_slot = _slot_gradients(scan.expected_row, label_rows, used, feasible[inside.rows])
             ctx.save_for_backward(per_slot.to(hidden.dtype))
         elif trained:
             log_sum_exp = scan.log_sum_exp
@@ -220,11 +222,15 @@ def _empty_path(ids: Tensor, loss: Tensor) -> BestPath:
 
 
 def _slot_gradients(
-    expected_row: Optional[Tensor], label_rows: Tensor, used: Optional[Tensor]
+    expected_row: Optional[Tensor], label_rows: Tensor, used: Optional[Tensor], feasible: Tensor
 ) -> Tensor:
-    """Compute o sum_v softmax(z)_v W_v - sum_k gamma_k W_k of each slot, (N, C)."""
+    """Compute o sum_v softmax(z)_v W_v - sum_k gamma_k W_k of each slot, (N, C).
+
+    0 where ``feasible`` (N,) is False.
+    """
     assert expected_row is not None
-    return (expected_row if used is None else expected_row * used[:, None]) - label_rows
+    row = expected_row if used is None else expected_row * used[:, None]
+    return (row - label_rows).masked_fill(~feasible[:, None], 0.0)
 
 
 def _trained_gradients(

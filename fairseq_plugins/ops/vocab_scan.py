@@ -38,7 +38,7 @@ class VocabScan(NamedTuple):
 class TopScan(NamedTuple):
     """The likeliest tokens of N slots, the blank apart."""
 
-    log_probs: Tensor  # (N, K) float, nats, falling
+    log_probs: Tensor  # (N, K) float, nats, in descending order
     tokens: Tensor  # (N, K) int64; of equally likely ones the lower id first
     blank_log_prob: Tensor  # (N,) float, nats
     log_sum_exp: Tensor  # (N,) float
@@ -214,7 +214,7 @@ def _scan_top_of_block(
 
 
 def _find_largest(logits: Tensor, count: int) -> Tuple[Tensor, Tensor]:
-    """Find the largest ``count`` of each row, falling; of equal ones the first, as ``argmax`` does.
+    """Find the largest ``count`` of each row, in descending order; of equal ones the first.
 
     (N, V) -> values and indices, (N, K) each.
     """

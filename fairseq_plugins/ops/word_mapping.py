@@ -158,7 +158,7 @@ def learn_maps(
     all are seen and it does not improve, or the dictionary repeats, the learning ends.
 
     Args:
-        x, y: normalised vectors, (M, C) and (N, C), by falling frequency of the words.
+        x, y: normalised vectors, (M, C) and (N, C), the most frequent words first.
         seed: dictionary of the first iteration.
         report: is called after every iteration.
 

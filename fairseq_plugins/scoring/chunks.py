@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 State = Tuple[int, int]
-"""Reference places that are matched, as bits, and the place that would prolong the last chunk."""
+"""Reference places that are matched, as bits, and the place that would extend the last chunk."""
 Cost = Tuple[int, int]
 """Minimised by the search: chunks, then the sum of distances between matched places."""
 NO_CHUNK = -1
@@ -21,9 +21,9 @@ class Alignment(NamedTuple):
 def align(hypothesis: Sequence[str], reference: Sequence[str], beam: int) -> Alignment:
     """Align equal words, with the most matches and among these the fewest chunks.
 
-    Goes through the hypothesis and keeps the cheapest way to every state. Two ways that leave the
-    same choices for the remaining words are one state. So the search is exact as long as at most
-    ``beam`` states are alive; otherwise it keeps the cheapest ``beam`` of them.
+    A search over the words of the hypothesis keeps the cheapest partial alignment of each state.
+    Partial alignments with the same choices for the remaining words are one state, so the search is
+    exact while there are at most ``beam`` states. Otherwise it keeps the cheapest ``beam`` of them.
 
     Source: Denkowski and Lavie 2011 (Meteor 1.3), criteria of the final alignment in this order:
     matches, chunks, distances.
@@ -41,7 +41,11 @@ def align(hypothesis: Sequence[str], reference: Sequence[str], beam: int) -> Ali
 
 
 class _Search:
-    """Search through the words of a hypothesis."""
+    """Search through the words of a hypothesis.
+
+    Args:
+        common: word of both sides -> number of its matches.
+    """
 
     def __init__(self, hypothesis: Sequence[str], reference: Sequence[str], common: Dict[str, int]):
         self.hypothesis = hypothesis
@@ -56,6 +60,7 @@ class _Search:
         }
         self.last = {word: place for place, word in enumerate(hypothesis)}
         occurrences = Counter(hypothesis)
+        # Occurrences in the hypothesis: how many stay unmatched, and how many were passed so far.
         self.spare = {word: occurrences[word] - number for word, number in common.items()}
         self.passed_counts: Dict[str, int] = dict.fromkeys(common, 0)
 
@@ -66,23 +71,24 @@ class _Search:
             return _cheapest(((used, NO_CHUNK), cost) for (used, _), cost in states.items())
         count, is_last = self.passed_counts[word], self.last[word] == place
         self.passed_counts[word] += 1
-        # Once a word does not come again, its places need not be told apart any more.
+        # After the last occurrence of a word its places offer no choice, so the state drops them.
         mask = ~self.bits[word] if is_last else -1
         candidates = []
         for (used, next_place), (chunks, distance) in states.items():
-            if count - bin(used & self.bits[word]).count("1") < self.spare[word]:
+            left_out = count - bin(used & self.bits[word]).count("1")
+            if left_out < self.spare[word]:
                 candidates.append(((used & mask, NO_CHUNK), (chunks, distance)))
             for match in self.places[word]:
                 if used >> match & 1:
                     continue
                 cost = chunks + (match != next_place), distance + abs(match - place)
                 used_now = used | 1 << match
-                prolonging = self._find_next(place, match, used_now)
-                candidates.append(((used_now & mask, prolonging), cost))
+                extending = self._find_next(place, match, used_now)
+                candidates.append(((used_now & mask, extending), cost))
         return _cheapest(candidates)
 
     def _find_next(self, place: int, match: int, used: int) -> int:
-        """Find the reference place that prolongs the chunk; NO_CHUNK if the chunk must end here."""
+        """Find the reference place that extends the chunk; NO_CHUNK if the chunk must end here."""
         is_end = place + 1 == len(self.hypothesis) or match + 1 == len(self.reference)
         if is_end or used >> match + 1 & 1:
             return NO_CHUNK
@@ -90,7 +96,7 @@ class _Search:
 
 
 def _cheapest(candidates: Iterable[Tuple[State, Cost]]) -> Dict[State, Cost]:
-    """Keep the cheapest way to each state, the first of equally cheap ones."""
+    """Keep the cheapest candidate of each state, the first of equally cheap ones."""
     states: Dict[State, Cost] = {}
     for state, cost in candidates:
         if state not in states or cost < states[state]:

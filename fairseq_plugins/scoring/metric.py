@@ -42,8 +42,8 @@ class WordMetric(Metric):
         lower: lower-case the text.
 
     Raises:
-        ValueError: ``tokens`` is unknown; later, hypotheses and references of different number, or
-            none at all.
+        ValueError: ``tokens`` is unknown. When scoring: there are no hypotheses, or more or fewer
+            than references.
     """
 
     _SIGNATURE_TYPE = WordSignature
@@ -52,7 +52,7 @@ class WordMetric(Metric):
 
     def __init__(self, tokens: str, lower: bool):
         super().__init__()
-        words("", tokens)
+        words("", tokens)  # raises ValueError for an unknown kind
         self.tokens = tokens
         self.lower = lower
 

@@ -20,7 +20,7 @@ class Overlap(NamedTuple):
 
 
 def ngram_overlap(hypothesis: List[str], reference: List[str], order: int) -> Overlap:
-    """Count n-grams; a common one counts as often as on the side that has fewer of it.
+    """Count n-grams; a common n-gram counts as often as on the side where it is rarer.
 
     Source: Lin 2004, section 2 (ROUGE-N).
     """
@@ -56,8 +56,8 @@ def common_subsequence(hypothesis: List[str], reference: List[str]) -> int:
 class Rouge(WordMetric):
     """ROUGE-1, ROUGE-2 or ROUGE-L: means of the sentences' precision, recall and F1.
 
-    A sentence without words on either side scores 0, as in rouge_score. Of several references the
-    best one counts. ROUGE-L takes a line as one sequence; summary-level ROUGE-Lsum is not offered.
+    A sentence scores 0 if a side has no words, as in rouge_score. Of several references the best
+    counts. ROUGE-L takes a line as one sequence; summary-level ROUGE-Lsum is not offered.
 
     Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", sections 2 and 3.1,
     with beta = 1.

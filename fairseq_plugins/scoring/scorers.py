@@ -69,7 +69,7 @@ class MeteorExactScorer(WordScorer):
 
     def __init__(self, cfg: MeteorExactScorerConfig):
         metric = Meteor(
-            prefix=getattr(cfg, "meteor_prefix", None),
+            prefix=getattr(cfg, "meteor_prefix", None),  # meteor_stem alone has this option
             alpha=cfg.meteor_alpha,
             beta=cfg.meteor_beta,
             gamma=cfg.meteor_gamma,
@@ -87,4 +87,4 @@ class MeteorStemScorerConfig(MeteorExactScorerConfig):
 
 @register_scorer("meteor_stem", dataclass=MeteorStemScorerConfig)
 class MeteorStemScorer(MeteorExactScorer):
-    """METEOR where words also match that begin alike. See :class:`.meteor.Meteor`."""
+    """METEOR with words that match if their first letters do. See :class:`.meteor.Meteor`."""

@@ -9,6 +9,8 @@ Read beside the paper, in this order::
     decoding.py    4.4       the alignment's best path, then denoising until nothing changes
     state.py       5.2       what a checkpoint holds; the frozen model's file
     tasks.py, many_pairs.py  5.1  ``sga_translation``; one model for many pairs
-    variants.py    which class each --alignment builds: free.py and mask_predict.py (4.3, free
-                   generation), extensions/ (not in the paper)
+    variants.py    start of a run: ``SGA.build_model`` looks up the blank, reads the frozen model
+                   and picks the class of --alignment; ``build_generator`` picks the decoding.
+                   Variants are free.py and mask_predict.py (4.3, free generation) and
+                   extensions/ (not in the paper)
 """

@@ -113,7 +113,7 @@ class SGACTCCriterion(SummedCriterion):
             self.weights[name] * part for name, part in losses.items() if name in self.weights
         ]
         loss = torch.stack(weighted).sum()
-        fits = [self.alignable(name, target, room, blank) for name, room in slots.items()]
+        fits = [self.mark_alignable(name, target, room, blank) for name, room in slots.items()]
         unalignable = (~torch.stack(fits).all(dim=0)).sum() if fits else 0
         tokens, sentences = int(target.lengths.sum()), len(target.lengths)
         parts = {f"{name}_loss": part.detach().sum() for name, part in losses.items()}
@@ -125,10 +125,10 @@ class SGACTCCriterion(SummedCriterion):
             **parts,
         )
 
-    def alignable(self, name: str, target: Target, slots: Tensor, blank: int) -> Tensor:
+    def mark_alignable(self, name: str, target: Target, slots: Tensor, blank: int) -> Tensor:
         """Mark the targets that the loss ``name`` can align with ``slots`` (B,).
 
-        Returns (B,) bool.
+        All losses of the plain method are CTC; a variant may look at the name. Returns (B,) bool.
         """
         return alignable(target.tokens, slots, target.lengths, blank)
 

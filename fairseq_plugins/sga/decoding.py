@@ -51,7 +51,7 @@ class Active:
     slots: Tensor  # (B',) int64 on the host
     guidance: Guidance
     path: BestPath  # (B', T'), output of the last pass
-    last_pass: Tensor  # (B',) int64, the pass after which the sentence may leave
+    last_pass: Tensor  # (B',) int64, last pass needed; max_iter until the outputs repeat
     inputs: Deque[Tensor]  # what the last passes read, (B', >= T') int64 each
 
     def select(self, staying: Tensor, device: torch.device) -> "Active":
@@ -70,10 +70,10 @@ class Active:
 class SGAGenerator:
     """Batched decoding with the interface of fairseq's generators.
 
-    A sentence leaves the batch as soon as a denoising pass leaves its output (the tokens before the
-    collapse, also with ``--fill-blanks``) unchanged: its result does not depend on the rest of the
-    batch. A sentence whose outputs come in a cycle (a third of
-    the sentences of a briefly trained model) leaves with the output that the last allowed pass
+    A sentence leaves the batch as soon as a denoising pass leaves its output unchanged, so that its
+    result does not depend on the rest of the batch. The output is compared before the collapse,
+    blanks included, also with ``--fill-blanks``. A sentence whose outputs come in a cycle (a third
+    of the sentences of a briefly trained model) leaves with the output that the last allowed pass
     would give, after fewer passes.
 
     Source: SGA section 4.4, "the loop is running until the output sequence keeps unchanged".
@@ -204,11 +204,13 @@ class SGAGenerator:
         padding = lengths_to_padding_mask(active.slots, output.tokens.size(1), output.tokens.device)
         unchanged = _equal_rows(output.tokens, active.path.tokens, padding)
         limit = self.options.max_iter
-        leaves_after = torch.full_like(active.last_pass, limit)
+        last_pass = torch.full_like(active.last_pass, limit)
         for period, earlier_input in enumerate(reversed(active.inputs), start=1):
             in_cycle = _equal_rows(next_input, earlier_input, padding)
-            leaves_after = leaves_after.masked_fill(in_cycle, step + (limit - step) % period)
-        active.last_pass = torch.minimum(active.last_pass, leaves_after)
+            # Pass step + n * period gives the output of pass step, and pass max_iter gives that of
+            # this pass, which comes within the next period:
+            last_pass = last_pass.masked_fill(in_cycle, step + (limit - step) % period)
+        active.last_pass = torch.minimum(active.last_pass, last_pass)
         return (~unchanged & (active.last_pass > step)).cpu().nonzero()[:, 0]
 
     # ---- Hypotheses. ----
@@ -262,8 +264,8 @@ def _equal_rows(tokens: Tensor, wider: Tensor, padding: Tensor) -> Tensor:
 
 
 def _write_rows(path: BestPath, output: BestPath, rows: Tensor) -> BestPath:
-    """Copy the path (B, T) with the rows ``rows`` (B',) replaced by ``output`` (B', T')."""
+    """Copy the path (B, T), with rows number ``rows`` (B',) replaced by ``output`` (B', T')."""
     merged = BestPath(*(part.clone() for part in path))
-    for target, part in zip(merged, output):
-        target[rows, : part.size(1)] = part
+    for merged_part, part in zip(merged, output):
+        merged_part[rows, : part.size(1)] = part
     return merged

@@ -113,7 +113,7 @@ class SGATranslationMultiTask(SGATranslationTask):
     ) -> None:
         """Load the pair that is decoded, or all pairs.
 
-        Training draws all pairs by temperature; elsewhere they stand one behind the other.
+        Training draws all pairs by temperature; elsewhere they stand one after another.
         """
         if self.cfg.source_lang is not None:
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
@@ -128,7 +128,7 @@ class SGATranslationMultiTask(SGATranslationTask):
                     raise ValueError(message) from error
             parts[f"{source}-{target}"] = self.datasets.pop(split)
         if split != self.cfg.train_subset:
-            self.datasets[split] = PairsApart(parts)
+            self.datasets[split] = OnePairPerBatch(parts)
             return
         temperature = self.cfg.sampling_temperature
         self.datasets[split] = TemperatureDataset(
@@ -176,10 +176,13 @@ class SGATranslationMultiTask(SGATranslationTask):
             metrics.log_derived("bleu", mean_bleu)
 
 
-class PairsApart(ConcatDataset):
-    """Pairs one behind the other, of which every batch holds one and names it by ``pair``.
+class OnePairPerBatch(ConcatDataset):
+    """All pairs in one dataset, one after another.
 
-    ``pairs``: name -> fairseq's language pairs; at least one, and all collated alike.
+    Each batch holds sentences of a single pair, named in ``batch["pair"]``.
+
+    Args:
+        pairs: name -> fairseq's language pairs; at least one, and all collated alike.
     """
 
     def __init__(self, pairs: Mapping[str, Any]):
@@ -187,7 +190,7 @@ class PairsApart(ConcatDataset):
         self.names = list(pairs)
 
     def pair_of(self, indices: np.ndarray) -> np.ndarray:
-        """Number the pair of each sentence. (N,) -> (N,)."""
+        """Return the number of each sentence's pair. (N,) -> (N,)."""
         return np.searchsorted(self.cumulative_sizes, indices, side="right")
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
@@ -204,7 +207,7 @@ class PairsApart(ConcatDataset):
     def filter_indices_by_size(
         self, indices: np.ndarray, max_sizes: Any
     ) -> Tuple[np.ndarray, List[int]]:
-        """Leave out sentences that are too long on either side."""
+        """Return the indices of sentences that fit on both sides, and those of the rest."""
         sources, targets = self.sizes[:, 0], self.sizes[:, 1]
         return data_utils.filter_paired_dataset_indices_by_size(
             sources, targets, indices, max_sizes
@@ -216,7 +219,7 @@ class PairsApart(ConcatDataset):
         return [
             batch
             for number in range(len(self.names))
-            for batch in super(PairsApart, self).batch_by_size(
+            for batch in super(OnePairPerBatch, self).batch_by_size(
                 indices[pairs == number], *limits, **options
             )
         ]

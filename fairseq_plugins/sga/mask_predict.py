@@ -139,7 +139,7 @@ def lowest_scores(scores: Tensor, counts: Tensor, lengths: Tensor) -> Tensor:
 
     Args:
         scores: (B, T).
-        lengths: (B,) int64; columns behind them are never marked.
+        lengths: (B,) int64; columns after them are never marked.
 
     Returns:
         (B, T) bool.

@@ -96,13 +96,15 @@ class Guidance:
 class SGAModel(SlotModel):
     """Semantic-guided alignment, then denoising.
 
-    Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts. Only
-    the prompts, W_K, W_V and optional low-rank updates train.
+    Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts. What
+    trains are the prompts (and the scale of ``--prompt-scale``), W_K, W_V and optional low-rank
+    updates. A subclass may add a length predictor (``free.py``) or transitions (``graph.py``).
 
     Args:
         frozen: the masked LM.
         cfg: options that obey the rules of ``config.py``.
-        blank, mask: ids of the CTC blank and of ``<mask>``.
+        blank, mask: ids of the CTC blank and of ``<mask>``, looked up in
+            ``variants.SGA.build_model``.
 
     Source: SGA sections 4.1 to 4.5.
     """

@@ -18,7 +18,7 @@ class SlotAlphabet(NamedTuple):
 
     blank: int
     first_piece: int
-    end_piece: int  # one behind the last piece: the id of <mask>
+    end_piece: int  # one past the last piece: the id of <mask>
 
 
 def parse_noise_mix(text: str) -> Dict[str, float]:

@@ -52,6 +52,9 @@ def build_frozen(cfg: SGAConfig, dictionary: Dictionary) -> Frozen:
 def build_empty(cfg: SGAConfig, dictionary: Dictionary) -> Frozen:
     """Build a frozen masked LM of zeros, for a checkpoint that holds the weights.
 
+    Its rows are those of the dictionary. A checkpoint with other rows is refused when it is loaded
+    (``common.frozen``); its entries are not compared, because it does not hold them.
+
     Raises:
         ValueError: the checkpoint does not record a size.
     """

@@ -90,13 +90,15 @@ class SGATranslationTask(OwnRun, TranslationTask):
     def _refuse_empty(self, dataset: LanguagePairDataset, split: str, epoch: int) -> None:
         """Raise ValueError for empty sources and, in training, empty targets."""
         folders = utils.split_paths(self.cfg.data)
-        in_training = split == self.cfg.train_subset
+        is_train_split = split == self.cfg.train_subset
         languages = (self.cfg.source_lang, self.cfg.target_lang)
         sides = [dataset.src]
-        if in_training and not self.from_checkpoint and dataset.tgt is not None:
+        # The train split may be decoded or validated too; its targets may then be empty.
+        if is_train_split and not self.from_checkpoint and dataset.tgt is not None:
             sides.append(dataset.tgt)
+        # fairseq reads the folders of ``data`` in turn, one in each epoch of training.
+        folder = folders[(epoch - 1) % len(folders) if is_train_split else 0]
         for side, language in zip(sides, languages):
-            folder = folders[(epoch - 1) % len(folders) if in_training else 0]
             refuse_empty(side, BinSide(folder, split, languages, language, self.cfg.dataset_impl))
 
     def build_dataset_for_inference(

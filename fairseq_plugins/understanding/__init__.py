@@ -1,7 +1,7 @@
 """Understanding: fine-tune an encoder in one language, test it in others.
 
-MT as continued pre-training (Ji et al. 2024) is measured so, and VECO's and CSR's classification.
-Read beside the paper, in this order::
+Ji et al. 2024 evaluate MT as continued pre-training in this way; VECO and CSR their classification.
+Read beside the first paper, in this order::
 
     encoder.py, config.py        2.1  the encoder of a pretrained file, pooling, token head; options
     model.py, pretrained.py      2.1  ``nlu_encoder``: which layer feeds which head; its start

@@ -111,7 +111,14 @@ class SpanQATask(GroupTask):
         return dataset
 
     def _report(self, name: str, questions: List[str], fault: str, consequence: str) -> None:
-        """Refuse questions in training, if any, and warn of them elsewhere."""
+        """Refuse questions with a faulty first answer in training, and warn of them elsewhere.
+
+        Args:
+            name: name of the subset.
+            questions: ids of the questions; nothing happens if there are none.
+            fault: predicate of "the first answer".
+            consequence: what the fault means outside training.
+        """
         if not questions:
             return
         listed = ", ".join(questions[:LISTED_QUESTIONS])
@@ -123,7 +130,7 @@ class SpanQATask(GroupTask):
         )
 
     def _answer_language(self, name: str) -> Optional[str]:
-        """Return the language in which answers are compared; None = by SQuAD's rules."""
+        """Return the code of the language whose rules compare answers; None = SQuAD's rules."""
         if str(self.cfg.answer_normalisation) == "squad":
             return None
         language = language_of(name)
@@ -139,7 +146,7 @@ class SpanQATask(GroupTask):
         model.register_token_head(self.head, num_classes=2)
 
     def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
-        """Make rows of a question's id and the answer that is scored."""
+        """Return a row per question: its id and the predicted answer."""
         answers = criterion.answers(logits, sample)
         return [[(question.name, answer)] for question, answer in zip(sample["questions"], answers)]
 
@@ -179,12 +186,14 @@ class SpanQACriterion(SummedCriterion):
         questions = sample["questions"]
         spans = best_spans(logits, _outside(logits, sample), self.max_answer)
         rows = best_rows(spans.scores, sample["group"], len(questions))
+        # From places in the input to pieces of the passage.
         shift = sample["first_piece"][rows] - sample["passage_start"][rows]
         first, last = (spans.first[rows] + shift).tolist(), (spans.last[rows] + shift).tolist()
         return [question.text(*span) for question, span in zip(questions, zip(first, last))]
 
     @staticmethod
     def _score(sample: Dict[str, Any], answers: List[str]) -> Dict[str, Any]:
+        """Sum F1 and exact match over the questions that have gold answers."""
         sums = {"questions": 0, "f1": 0.0, "em": 0}
         for question, answer in zip(sample["questions"], answers):
             if question.answers:
@@ -214,13 +223,19 @@ class Spans(NamedTuple):
 
 
 def _outside(logits: Tensor, sample: Dict[str, Any]) -> Tensor:
+    """Mask the places of a batch outside the passage, (R, S) bool, True = outside."""
     return outside_passage(logits.size(1), sample["passage_start"], sample["passage_length"])
 
 
 def outside_passage(width: int, starts: Tensor, lengths: Tensor) -> Tensor:
-    """Mask the places outside the passage, which ``starts`` and ``lengths`` (R,) int64 delimit.
+    """Mask the places outside the passage.
 
-    Returns (R, S) bool for S = ``width``, True = outside.
+    Args:
+        width: S.
+        starts, lengths: (R,) int64, first place and number of pieces of each row's passage.
+
+    Returns:
+        (R, S) bool, True = outside.
     """
     place = torch.arange(width, device=starts.device)
     return (place < starts[:, None]) | (place >= (starts + lengths)[:, None])
@@ -229,8 +244,8 @@ def outside_passage(width: int, starts: Tensor, lengths: Tensor) -> Tensor:
 def span_losses(logits: Tensor, outside: Tensor, targets: Tensor) -> Tensor:
     """Compute the mean of the cross-entropies of start and end.
 
-    The softmax is over the passage and the place NO_ANSWER. Padding would make the loss depend on
-    the batch, and question and separators never hold an answer.
+    The softmax covers the passage and the place NO_ANSWER. It leaves padding out, so that the loss
+    does not depend on the batch, and question and separators, which never hold an answer.
 
     Args:
         logits: (R, S, 2) of start and end.
@@ -256,7 +271,7 @@ def best_spans(logits: Tensor, outside: Tensor, longest: int) -> Spans:
     Args:
         logits: (R, S, 2) of start and end.
         outside: (R, S) bool, True = outside the passage.
-        longest: places of a span, at least 1.
+        longest: largest number of places in a span, at least 1.
     """
     begins, ends = _masked(logits, outside).unbind(-1)
     reach = min(longest, logits.size(1))
@@ -279,7 +294,7 @@ def best_rows(scores: Tensor, group: Tensor, groups: int) -> Tensor:
     """
     best = scores.new_full((groups,), float("-inf")).scatter_reduce(0, group, scores, "amax")
     rows = torch.arange(len(scores), device=scores.device)
-    candidates = torch.where(scores == best[group], rows, len(scores))
+    candidates = torch.where(scores == best[group], rows, len(scores))  # R: the row, or none
     no_row = candidates.new_full((groups,), len(scores))
     return no_row.scatter_reduce(0, group, candidates, "amin")
 
@@ -297,7 +312,7 @@ ARTICLES = {
     "es": r"\b(?:un|una|unos|unas|el|la|los|las)\b",
     "vi": r"\b(?:của|là|cái|chiếc|những)\b",
     "de": r"\b(?:ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b",
-    # Anywhere: the official pattern's other half, at the start of a word, can never match.
+    # Also inside words: of the official pattern's two alternatives, only this one can match.
     "ar": "ال",
 }
 
@@ -334,10 +349,10 @@ def exact_match(prediction: str, answers: Sequence[str], language: Optional[str]
 
 
 def answer_f1(prediction: str, answers: Sequence[str], language: Optional[str] = None) -> float:
-    """Compute F1 of the words as multisets against the best answer, in [0, 1].
+    """Compute F1 of the words, as multisets, against the answer that gives the best F1, in [0, 1].
 
-    It is 0 without a common word, even if both have no words (where the exact match is 1, as in the
-    official programs).
+    F1 is 0 without a common word, also if both texts have no words at all. The exact match is then
+    1. Both are so in the official programs.
     """
     words = Counter(answer_words(prediction, language))
     return max(_f1(words, Counter(answer_words(answer, language))) for answer in answers)

@@ -9,8 +9,7 @@ from ..checkpoints.layouts import FAMILIES
 from ..common.options import (
     EMBEDDING_POLICIES,
     check_choices,
-    check_dropout,
-    check_positive,
+    check_range,
     defaults_of,
     embedding_mismatch_option,
     option,
@@ -27,7 +26,7 @@ DEFAULT_POOLING: Dict[str, str] = {
     "mbart": "mean",
     "nllb": "mean",
 }
-"""Family -> what a sentence head sees unless ``--sentence-pooling`` is set."""
+"""Family -> default of ``--sentence-pooling``."""
 
 SIZES: Dict[str, str] = {
     "encoder_layers": "layers",
@@ -35,7 +34,7 @@ SIZES: Dict[str, str] = {
     "encoder_ffn_embed_dim": "ffn_dim",
     "encoder_heads": "heads",
 }
-"""Option -> field of the layout. A pretrained file has them; from scratch all must be set."""
+"""Option -> field of the layout. From scratch all must be set; else the file has them."""
 
 
 def _xlmr(layers: int, width: int, ffn_width: int, heads: int) -> Dict[str, Any]:
@@ -130,9 +129,9 @@ def complete(args: Any) -> None:
         args: an argparse namespace, or a hydra configuration that accepts new names.
 
     Raises:
-        ValueError: an invalid value; the message names option, value and valid values.
+        ValueError: an option has an invalid value; names option, value and valid values.
     """
     set_architecture(args, defaults_of(NLUEncoderOptions))
     check_choices(args, CHOICES)
-    check_dropout(args, *PROBABILITIES, "head_dropout")
-    check_positive(args, *SIZES, "max_source_positions")
+    check_range(args, "[0, 1)", *PROBABILITIES, "head_dropout")
+    check_range(args, "[1, inf)", *SIZES, "max_source_positions")

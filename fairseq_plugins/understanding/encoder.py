@@ -31,7 +31,7 @@ class TextEncoder(TransformerEncoderBase):
         set_epsilon(self, layout.epsilon)
 
     def features(self, tokens: Tensor) -> Tensor:
-        """Compute the output of the last layer alone. (B, S) int64 -> (B, S, C)."""
+        """Compute the output of the last layer. (B, S) int64 -> (B, S, C)."""
         states: Tensor = self._encode(tokens, every_layer=False)["encoder_out"][0]
         return states.transpose(0, 1)
 
@@ -46,15 +46,17 @@ class TextEncoder(TransformerEncoderBase):
         return [state.transpose(0, 1) for state in states]
 
     def segment_types(self, tokens: Tensor) -> Tensor:
-        """Count the ``</s>`` before each token, up to the last segment type; 0 at padding.
+        """Number the segments of ``tokens``, (B, S) -> (B, S) int64; 0 at padding.
 
-        ``<s> A </s> B </s>`` gets 0 up to the first ``</s>`` and 1 from B on. (B, S) int64.
+        A token's number is the number of ``</s>`` before it, at most that of the last segment type:
+        ``<s> A </s> B </s>`` gets 0 up to the first ``</s>`` and 1 from B on.
         """
         ends = tokens.eq(self.layout.eos_idx).long()
         ends_before = (ends.cumsum(1) - ends).clamp(max=self.layout.segments - 1)
         return ends_before.masked_fill(tokens.eq(self.layout.padding_idx), 0)
 
     def _encode(self, tokens: Tensor, every_layer: bool) -> Any:
+        """Run the stock encoder; segment embeddings, if any, are added to the tokens'."""
         embedded = None
         if self.segment_embeddings is not None:
             segments = self.segment_embeddings(self.segment_types(tokens))
@@ -65,7 +67,7 @@ class TextEncoder(TransformerEncoderBase):
 
 
 def load_text_encoder(path: PathLike, heads: Optional[int] = None) -> TextEncoder:
-    """Read an encoder of any family, in evaluation mode; see ``read_encoder``."""
+    """Read the encoder of any family from a file, in evaluation mode; see ``read_encoder``."""
     file = read_encoder(path, heads)
     encoder = TextEncoder(file.layout)
     load(encoder, file.tensors, allow_missing=MARKERS)

@@ -17,13 +17,18 @@ from .task import NLUTask
 
 
 class RowGroups(NLUDataset):
-    """Dataset whose items hold ``rows``; a batch has the rows of its items below each other."""
+    """Dataset whose items hold several ``rows``; a batch stacks the rows of all its items."""
 
     longest = 0
     """Tokens of the longest row."""
 
     def set_rows(self, counts: np.ndarray, lengths: np.ndarray) -> None:
-        """Set the sizes of the items from their rows (N,) and the tokens of the longest (N,)."""
+        """Set ``sizes`` and ``longest``.
+
+        Args:
+            counts: (N,) int64, rows of each item.
+            lengths: (N,) int64, tokens of the longest row of each item.
+        """
         self.sizes = counts * lengths  # of an item in a padded batch
         self.longest = int(lengths.max(initial=0))
 
@@ -45,10 +50,10 @@ class RowGroups(NLUDataset):
 
 
 class GroupTask(NLUTask):
-    """Task whose items are several rows each; no item is left out for the size of all its rows."""
+    """Task whose items are several rows each. Limits on the longest input apply to single rows."""
 
     def get_batch_iterator(self, dataset: Any, max_tokens: Any = None, **options: Any) -> Any:
-        """Make the iterator; raise ValueError if an item with all its rows exceeds a batch."""
+        """Make the iterator; raise ValueError if all rows of an item exceed ``max_tokens``."""
         if max_tokens is not None and _groups(dataset) and dataset.sizes.max() > max_tokens:
             raise ValueError(
                 f"--max-tokens (or --max-tokens-valid) {max_tokens}: the largest item, with all "
@@ -64,7 +69,7 @@ class GroupTask(NLUTask):
         max_positions: Any = None,
         ignore_invalid_inputs: bool = False,
     ) -> Any:
-        """Keep all items: fairseq would compare the tokens of all rows with the model's positions.
+        """Return all indices; fairseq would leave out items by the tokens of all their rows.
 
         Raises:
             ValueError: a row is longer than the model or ``--max-tokens`` allow.
@@ -84,7 +89,7 @@ class GroupTask(NLUTask):
 
 
 def log_mean(logging_outputs: List[Dict[str, Any]], name: str, part: str, unit: str) -> None:
-    """Log ``part`` per ``unit`` in percent, both summed over batches and processes."""
+    """Log the metric ``name``: the sum of ``part`` over the sum of ``unit``, in percent."""
     size = total(logging_outputs, unit)
     mean = 100 * total(logging_outputs, part) / max(size, 1)
     metrics.log_scalar(name, mean, size, round=2)

@@ -49,14 +49,17 @@ class InputFormat:
     def assemble(
         self, texts: Sequence[Tensor], room: int, language: Optional[int] = None
     ) -> Assembled:
-        """Join one or two texts (S,) without ``</s>``, cut to ``room`` tokens with all symbols.
+        """Join one or two texts, cut to ``room`` tokens in all, symbols included.
 
-        ``language`` is the id of its symbol, if and only if ``needs_language``.
+        Args:
+            texts: (S,) int64 each, without ``</s>``.
+            room: largest number of tokens.
+            language: id of the language's symbol if ``needs_language``, else None.
         """
         assert (language is not None) == self.needs_language
         lengths = cut_lengths([len(text) for text in texts], room - self.added(len(texts)))
-        mark = self.bos if language is None else language
-        tokens = [] if self.name == "mbart" else [mark]
+        symbol = self.bos if language is None else language
+        tokens = [] if self.name == "mbart" else [symbol]
         starts: List[int] = []
         for text, length in zip(texts, lengths):
             if starts and self.name == "xlmr":
@@ -64,12 +67,14 @@ class InputFormat:
             starts.append(len(tokens))
             tokens += [*text[:length].tolist(), self.eos]
         if self.name == "mbart":
-            tokens.append(mark)
+            tokens.append(symbol)
         return Assembled(torch.tensor(tokens, dtype=torch.long), tuple(starts), tuple(lengths))
 
 
 def cut_lengths(lengths: Sequence[int], room: int) -> List[int]:
-    """Cut one or two texts to ``room`` pieces in all: the longer one gives until both are equal.
+    """Return the lengths of one or two texts after a cut to ``room`` pieces in all.
+
+    The longer text is cut first, until both are equally long.
 
     Raises:
         ValueError: there is no room for a piece of each text.
@@ -89,7 +94,7 @@ def cut_lengths(lengths: Sequence[int], room: int) -> List[int]:
 
 
 class InputOptions(NamedTuple):
-    """Options by which the rows of a subset become inputs."""
+    """Options for making inputs of the rows of a subset."""
 
     input_format: InputFormat
     max_positions: int  # longest input in tokens; longer ones are cut
@@ -115,18 +120,22 @@ def count_pieces(text: Any) -> np.ndarray:
 
 
 class NLUDataset(EpochDataset):
-    """Subset in a language; ``cut_rows`` and ``cut_tokens`` count what is cut.
+    """Subset of a language.
 
     Args:
         texts: one or two indexed datasets of N rows (S,) int64 that end with ``</s>``, as
             fairseq-preprocess writes them.
+
+    Attributes:
+        cut_rows: number of rows that are longer than ``max_positions`` and cut.
+        cut_tokens: number of tokens cut from them.
     """
 
     def __init__(self, texts: Sequence[Any], options: InputOptions):
         check_rows({f"input{number}": len(text) for number, text in enumerate(texts)})
         self.texts, self.options, self.seed, self.epoch = list(texts), options, options.seed, 1
         limit, symbols = options.max_positions, options.input_format.added(len(texts))
-        cut_lengths([1] * len(texts), limit - symbols)  # raises the error of no room
+        cut_lengths([1] * len(texts), limit - symbols)  # raises ValueError if there is no room
         uncut = np.sum([count_pieces(text) for text in texts], axis=0) + symbols
         self.cut_rows = int((uncut > limit).sum())
         self.cut_tokens = int((uncut - limit).clip(min=0).sum())
@@ -159,4 +168,5 @@ class NLUDataset(EpochDataset):
         }
 
     def set_epoch(self, epoch: int) -> None:
+        """Note the epoch, of which the order of the batches is a function."""
         self.epoch = epoch

@@ -67,7 +67,7 @@ def match_languages(code: str, names: Sequence[str], codes: Mapping[str, str]) -
 
 
 def read_codes(text: str) -> Dict[str, str]:
-    """Parse ``de=deu_Latn,fr=fra_Latn``. Raises ValueError for a part of another form."""
+    """Parse ``de=deu_Latn,fr=fra_Latn``: language of a text -> language of the model."""
     codes = {}
     for part in split_names(text):
         key, _, language = part.partition("=")
@@ -82,8 +82,8 @@ def read_codes(text: str) -> Dict[str, str]:
 class LanguageMixture(JoinedDataset):
     """Subsets of several languages in one run (translate-train-all).
 
-    An epoch holds as many items as there are in all; each subset has the share p ∝ n^(1/T). The
-    items are a function of (seed, epoch). A batch may hold several languages.
+    An epoch has as many items as all subsets together; each subset has the share p ∝ n^(1/T) of
+    them. The items are a function of (seed, epoch). A batch may hold several languages.
 
     Args:
         parts: subset -> dataset; at least one, and all collated alike.
@@ -93,7 +93,7 @@ class LanguageMixture(JoinedDataset):
     Source: XGLUE and XTREME, "translate-train-all"; temperature as in Arivazhagan et al. 2019.
     """
 
-    permutation = EpochDataset.permutation
+    permutation = EpochDataset.permutation  # the order of a single subset, not of a stream
 
     def __init__(self, parts: Mapping[str, Any], temperature: float, seed: int):
         empty = [name for name, part in parts.items() if not len(part)]

@@ -114,7 +114,7 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
     def register_classification_head(
         self, name: str, num_classes: int = 2, inner_dim: Optional[int] = None, **unused: Any
     ) -> None:
-        """Add a sentence head; see :meth:`register_token_head`."""
+        """Add a sentence head unless there is an equal one; see :meth:`register_token_head`."""
         width = self.encoder.layout.embed_dim
         dropout = self.args.head_dropout
         head = RobertaClassificationHead(width, inner_dim or width, num_classes, "tanh", dropout)
@@ -132,6 +132,7 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
     def _register(
         self, heads: nn.ModuleDict, heads_of_other_kind: nn.ModuleDict, name: str, head: nn.Module
     ) -> None:
+        """Add a head to ``heads``; if one of this name and size is there, keep it."""
         if name in heads_of_other_kind:
             raise ValueError(
                 f"head {name!r} is of the other kind (sentence or token) already; choose another "
@@ -165,10 +166,10 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
         super().upgrade_state_dict_named(state_dict, name)
         prefix = f"{name}." if name else ""
         for key, tensor in list(state_dict.items()):
-            kind, _, weight = key[len(prefix) :].partition(".")
-            if not key.startswith(prefix) or not weight.endswith(PROJECTION):
+            kind, _, name_in_kind = key[len(prefix) :].partition(".")  # as token_heads, h.out_proj…
+            if not key.startswith(prefix) or not name_in_kind.endswith(PROJECTION):
                 continue
-            head, classes = weight[: -len(PROJECTION)], tensor.size(0)
+            head, classes = name_in_kind.removesuffix(PROJECTION), tensor.size(0)
             if kind == "token_heads":
                 self.register_token_head(head, classes)
             elif kind == "classification_heads":

@@ -12,14 +12,16 @@ logger = logging.getLogger(__name__)
 OPTION = "--predictions"
 
 Cells = Tuple[Any, ...]
-"""Cells of a line; of question answering, the id of a question and its answer."""
+"""Cells of a row; in question answering the id of a question and its answer."""
 
 
 class PredictionFiles:
-    """Collects the rows of one subset after the other.
+    """Collects rows of predictions, and writes a file per subset.
 
-    ``ending`` is ``tsv``, a line per row with tabs between its cells, or ``json``, an object of
-    rows of two cells. A missing ``folder`` is made.
+    Args:
+        folder: folder of the files; made if it is missing.
+        ending: ``tsv``, a line per row with tabs between its cells, or ``json``, an object with a
+            key and a value from each row of two cells.
     """
 
     def __init__(self, folder: str, ending: str = "tsv"):
@@ -31,12 +33,12 @@ class PredictionFiles:
         self.begin("", 0)
 
     def begin(self, subset: str, items: int) -> None:
-        """Start a subset, after which the file is named, of so many items."""
+        """Start the file of a subset, which has so many ``items``."""
         self.subset, self.items = subset, items
         self.rows: Dict[int, List[Cells]] = {}
 
     def add(self, items: Sequence[int], rows: Sequence[List[Cells]]) -> None:
-        """Add the rows of several items, by the numbers of the items in the dataset."""
+        """Add the rows of some ``items``, which are numbers in the dataset."""
         self.rows.update(zip(items, rows))
 
     def finish(self) -> None:

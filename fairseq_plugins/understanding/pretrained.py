@@ -56,7 +56,7 @@ def find_start(args: Any, task: Any) -> Start:
     ``args`` are completed options; those of a checkpoint also hold the layout.
 
     Raises:
-        ValueError: sizes, languages or entries that do not fit, or a missing file.
+        ValueError: sizes, languages or entries do not fit, or the file is missing.
     """
     dictionary, path = task.source_dictionary, args.pretrained_encoder
     if getattr(args, LAYOUT_ENTRY, None) is not None:
@@ -75,10 +75,10 @@ def find_start(args: Any, task: Any) -> Start:
 
 
 def fill(encoder: nn.Module, start: Start, options: FitOptions) -> None:
-    """Fill a ``TextEncoder`` from its file, if any, fitted to its rows and positions.
+    """Fill a ``TextEncoder`` from its file, if any, whose rows and positions are fitted to it.
 
     Raises:
-        ValueError: ``options`` do not allow to fit the rows.
+        ValueError: the numbers of rows differ in a way that ``options`` do not allow.
     """
     if start.file is None:
         return
@@ -100,6 +100,7 @@ def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
 
 
 def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
+    """Read the pretrained file, and compare it with options and dictionary."""
     try:
         encoder = read_encoder(args.pretrained_encoder, args.encoder_heads, flag("encoder_heads"))
     except CheckpointError as error:
@@ -117,6 +118,7 @@ def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
 
 
 def _from_stored(settings: Mapping[str, Any], dictionary: Dictionary, origin: str) -> Start:
+    """Take layout and languages from a checkpoint's options; its weights are loaded later."""
     layout = layout_from(as_dict(settings[LAYOUT_ENTRY]), origin)
     listed = settings.get(LANGUAGES_ENTRY)
     languages = tuple(str(language) for language in listed) if listed else None
@@ -132,6 +134,7 @@ def _from_stored(settings: Mapping[str, Any], dictionary: Dictionary, origin: st
 
 
 def _from_options(args: Any, dictionary: Dictionary, absent: Optional[str] = None) -> Start:
+    """Take all sizes from the command line; ``absent`` as in :class:`Start`."""
     required = ("encoder_family", *SIZES)
     missing = ", ".join(flag(name) for name in required if getattr(args, name) is None)
     if missing and absent:
@@ -185,7 +188,10 @@ def _lacks_mask_alone(encoder: PretrainedFile, dictionary: Dictionary) -> bool:
 
 
 def _compare_rows(encoder: PretrainedFile, dictionary: Dictionary, args: Any, origin: str) -> None:
-    """Compare the file's entries with the dictionary; none are allowed by --unnamed-rows alone."""
+    """Raise ValueError if rows of the file stand for other entries than the dictionary's.
+
+    A file that names no entries passes only with ``--unnamed-rows dictionary``.
+    """
     rows, entries = encoder.layout.vocab_size, encoder.entries
     if not entries and str(args.unnamed_rows) == "error":
         raise ValueError(
@@ -198,7 +204,7 @@ def _compare_rows(encoder: PretrainedFile, dictionary: Dictionary, args: Any, or
         logger.warning(text, origin)
     is_strict = str(args.embedding_mismatch) == "error"
     if rows != len(dictionary) and is_strict and not _lacks_mask_alone(encoder, dictionary):
-        return  # the error of the numbers follows, and explains them
+        return  # loading will raise the error that explains the numbers of rows
     if entries:
         symbols = dictionary.symbols
         check_entries(entries, symbols, origin, "its vocabulary", USE_ITS_DICTIONARY)

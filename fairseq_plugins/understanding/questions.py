@@ -118,8 +118,8 @@ def _place_answer(answer: Answer, passage: str, offsets: np.ndarray) -> Optional
     if not text or answer.start < 0 or passage[start:end] != text:
         return None
     begins, ends = offsets[::2], offsets[1::2]
-    first = int(np.searchsorted(ends, start, side="right"))
-    last = int(np.searchsorted(begins, end, side="left")) - 1
+    first = int(np.searchsorted(ends, start, side="right"))  # ends after the answer begins
+    last = int(np.searchsorted(begins, end, side="left")) - 1  # begins before the answer ends
     return (first, last) if first <= last else None
 
 
@@ -134,10 +134,10 @@ class Question:
     passage: str
     offsets: np.ndarray  # (2 x pieces,) int, begin and end character of each piece, alternating
     answers: Tuple[str, ...]  # gold texts
-    language: Optional[str]  # of the comparison of answers; None = SQuAD's rules
+    language: Optional[str]  # whose rules compare answers; None = SQuAD's rules
 
     def text(self, first: int, last: int) -> str:
-        """Cut the text from one piece to another out of the passage; empty if it has no pieces."""
+        """Return the passage from piece ``first`` to piece ``last``; empty if it has no pieces."""
         if not len(self.offsets):
             return ""
         return self.passage[self.offsets[2 * first] : self.offsets[2 * last + 1]]
@@ -165,19 +165,20 @@ class QuestionDataset(RowGroups):
     """Questions, each with all windows of its passage.
 
     A row is the question and a window of the passage in the task's input format. The first window
-    starts at the first piece of the passage, each next one ``stride`` pieces later, at most as many
-    as a window holds; the last one reaches the end. So every piece is in some window.
-
-    Attributes:
-        windows: (N,) int64, windows of each question.
-        uncovered: answers that no window holds whole.
+    starts at the first piece of the passage, and the last one reaches its end. Windows start
+    ``stride`` pieces apart, but never further than a window is long, so they cover every piece.
 
     Args:
         texts: indexed datasets of questions, and of passages; (S,) int64 pieces with ``</s>``.
-        options: options by which a question and a window become an input.
+        options: options for making an input of a question and a window.
         questions: the other files of the subset.
-        max_question: longest question in pieces; ``cut_questions`` longer ones are cut.
+        max_question: longest question in pieces; longer ones are cut.
         stride: pieces from the start of a window to the start of the next, BERT's ``doc_stride``.
+
+    Attributes:
+        windows: (N,) int64, number of windows of each question.
+        uncovered: number of answers that no window holds whole.
+        cut_questions: number of questions that are cut.
 
     Source: Devlin et al. 2019, section 4.2, and BERT's run_squad as released.
     """
@@ -209,7 +210,7 @@ class QuestionDataset(RowGroups):
         self.room = limit - symbols - self.question_lengths  # pieces of a window
         self.stride = np.minimum(stride, self.room)
         pieces = passage_pieces[self.rows]
-        self.windows = 1 + -(-(pieces - self.room).clip(min=0) // self.stride)
+        self.windows = 1 + -(-(pieces - self.room).clip(min=0) // self.stride)  # rounded up
         longest_window = np.minimum(pieces, self.room)
         self.set_rows(self.windows, symbols + self.question_lengths + longest_window)
         first, last = questions.gold.T
@@ -218,7 +219,7 @@ class QuestionDataset(RowGroups):
         self.uncovered = int(((first >= 0) & (last >= reach)).sum())
 
     def _check(self, question_pieces: np.ndarray, passage_pieces: np.ndarray) -> None:
-        """Compare the files of the subset."""
+        """Raise ValueError if the files of the subset do not belong together."""
         files = self.questions
         assert len(files.entries) == len(files.gold)
         check_rows({"qa": len(files.entries), "input0": len(question_pieces)})
@@ -251,7 +252,10 @@ class QuestionDataset(RowGroups):
         return {"id": index, "rows": rows, "question": question}
 
     def _row(self, index: int, number: int, texts: Sequence[Tensor]) -> Dict[str, Any]:
-        """Make a row from question and passage, (S,) pieces each."""
+        """Make the row of window ``number`` from question and passage, (S,) pieces each.
+
+        Its target is the place of the answer's first and last piece in the input.
+        """
         question, passage = texts
         first_piece = number * int(self.stride[index])
         pieces = passage[first_piece : first_piece + int(self.room[index])]

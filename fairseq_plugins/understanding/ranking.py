@@ -127,7 +127,7 @@ class RelevanceRankingTask(GroupTask):
         model.register_classification_head(self.head, num_classes=len(self.grades))
 
     def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
-        """Make rows of number, score and gold grade for each document of a query."""
+        """Return for each query a row per document: its number, score and gold grade."""
         rows: List[List[Cells]] = [[] for _ in sample["id"]]
         columns = (sample["group"], sample["row"], criterion.scores(logits), sample["target"])
         for query, row, score, gold in zip(*(column.tolist() for column in columns)):
@@ -183,7 +183,7 @@ class RelevanceRankingCriterion(SummedCriterion):
         return logits.softmax(dim=-1) @ self.grades.to(logits)
 
     def _rank(self, logits: Tensor, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """Sum nDCG over the queries of a batch."""
+        """Sum nDCG over the queries of a batch, whose rows are sorted by query."""
         counts = torch.bincount(sample["group"].cpu()).tolist()
         scores = self.scores(logits).cpu().split(counts)
         labels = self.grades[logits.argmax(dim=-1).cpu()].split(counts)
@@ -248,6 +248,10 @@ def xglue_ndcg(labels: Any, grades: Any) -> Optional[float]:
 
 
 def _normalised_gain(scores: Any, gains: Any, k: Optional[int]) -> Optional[float]:
+    """Compute the discounted gain of the order by score over that of the best order.
+
+    Documents of equal score (a tie) share the mean discount of their places. None without gains.
+    """
     discounts = 1.0 / np.log2(np.arange(len(gains)) + 2.0)
     if k is not None:
         discounts[k:] = 0.0
@@ -256,5 +260,5 @@ def _normalised_gain(scores: Any, gains: Any, k: Optional[int]) -> Optional[floa
     _, tie, sizes = np.unique(descending, return_inverse=True, return_counts=True)
     ends = np.cumsum(sizes)
     summed_discounts = np.concatenate(([0.0], np.cumsum(discounts)))
-    shares = (summed_discounts[ends] - summed_discounts[ends - sizes]) / sizes  # per tie
-    return None if best <= 0.0 else float(np.bincount(tie, weights=gains) @ shares) / best
+    mean_discounts = (summed_discounts[ends] - summed_discounts[ends - sizes]) / sizes  # per tie
+    return None if best <= 0.0 else float(np.bincount(tie, weights=gains) @ mean_discounts) / best

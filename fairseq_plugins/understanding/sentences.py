@@ -138,7 +138,12 @@ class CrossLingualClassificationTask(NLUTask):
         return dataset
 
     def add_head(self, model: Any) -> None:
-        """Register a sentence head; raise ValueError unless the decoder is fed iff there is one."""
+        """Register a sentence head.
+
+        Raises:
+            ValueError: ``--add-prev-output-tokens`` for a model without a decoder, or a model with
+                a decoder without this option.
+        """
         has_decoder = isinstance(model, FairseqEncoderDecoderModel)
         if has_decoder != self.cfg.add_prev_output_tokens:
             remedy = "one: give the option" if has_decoder else "none: leave it out"
@@ -150,7 +155,7 @@ class CrossLingualClassificationTask(NLUTask):
         model.register_classification_head(name, num_classes=len(self.labels))
 
     def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
-        """Make rows of number, class and gold class."""
+        """Return a row per sentence: its number, class and gold class."""
         best = logits.argmax(dim=-1)
         columns = zip(sample["id"].tolist(), best.tolist(), sample["target"].tolist())
         return [[(row, self.labels[label], self.labels[gold])] for row, label, gold in columns]

@@ -48,7 +48,7 @@ def read_tags(labels: Any, pieces: np.ndarray, dictionary: Dictionary, subset: s
         subset: name, for messages.
     """
     check_rows({f"label/{subset}": len(labels), f"input0/{subset}": len(pieces)})
-    places: List[np.ndarray] = [np.zeros(0, dtype=np.int32)]
+    places: List[np.ndarray] = [np.zeros(0, dtype=np.int32)]  # no words before the first row
     symbols: List[np.ndarray] = [np.zeros(0, dtype=np.int64)]
     for index in range(len(labels)):
         row = np.asarray(labels[index])
@@ -68,7 +68,7 @@ def read_tags(labels: Any, pieces: np.ndarray, dictionary: Dictionary, subset: s
     is_unseen = tokens == dictionary.unk()
     wrong = np.flatnonzero((tokens < dictionary.nspecial) & ~is_unseen)
     if len(wrong):
-        number = int(np.searchsorted(ends, wrong[0], side="right"))
+        number = int(np.searchsorted(ends, wrong[0], side="right"))  # of the row, from 1
         symbol = dictionary[tokens[wrong[0]]]
         raise ValueError(f"subset {subset}: row {number} of label has {symbol}, which is no tag")
     classes = np.where(is_unseen, UNSEEN, tokens - dictionary.nspecial)
@@ -78,8 +78,10 @@ def read_tags(labels: Any, pieces: np.ndarray, dictionary: Dictionary, subset: s
 class TaggingDataset(NLUDataset):
     """Inputs with a class per word.
 
-    It counts the ``words`` in the inputs, the ``unseen`` among them, and the ``cut_words``, which
-    are cut off with their first piece.
+    Attributes:
+        words: number of words in the inputs.
+        unseen: number of these words whose class is UNSEEN.
+        cut_words: number of words whose first piece is cut off, so that they are left out.
     """
 
     def __init__(self, text: Any, options: InputOptions, tags: Tags):
@@ -105,9 +107,10 @@ class TaggingDataset(NLUDataset):
         }
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Add ``net_input.select``, the N places in (B, S) with the first piece of a word.
+        """Collate inputs, and the N words in them.
 
-        And ``target`` (N,) int64, classes of these words; ``words`` (B,) int64, words of each row.
+        Adds ``net_input.select``, the places in (B, S) of the words' first pieces; ``target`` (N,)
+        int64, the words' classes; ``words`` (B,) int64, the number of words of each row.
         """
         batch = super().collater(samples)
         if batch:
@@ -124,7 +127,7 @@ class TaggingDataset(NLUDataset):
 
 @dataclass
 class TokenClassificationConfig(NLUConfig):
-    """The shared options, and the head's name; fairseq-validate does not pass it to a criterion."""
+    """The shared options, and the head's name, which fairseq-validate passes to no criterion."""
 
     classification_head_name: str = option(
         "token_classification_head", "name of the head that classifies words"
@@ -182,11 +185,12 @@ class TokenClassificationTask(NLUTask):
         model.register_token_head(name, num_classes=len(self.labels))
 
     def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
-        """Make rows of number, tags and gold tags of the words that are not cut off."""
+        """Return a row per sentence: its number, tags and gold tags of the words not cut off."""
         assert self.label_dictionary is not None
         names = [*self.labels, self.label_dictionary.unk_string()]  # the last for UNSEEN, -1
 
         def join(classes: Tensor) -> List[str]:
+            """Join the names of (N,) classes to a text per sentence."""
             rows = classes.split(sample["words"].tolist())
             return [" ".join(names[number] for number in row.tolist()) for row in rows]
 
@@ -264,7 +268,10 @@ def _log_counts(logging_outputs: List[Dict[str, Any]], *keys: str) -> None:
 
 
 def _log_ratio(name: str, part: str, *units: str) -> None:
-    """Log ``part`` over the mean of ``units`` in percent, from the sums so far."""
+    """Log ``part`` over the mean of ``units`` in percent, from the sums so far.
+
+    F1 = 2 right / (predicted + gold) is "right" over the mean of "predicted" and "gold".
+    """
 
     def ratio(meters: Any) -> float:
         unit = sum(meters[f"_{key}"].sum for key in units) / len(units)

@@ -71,8 +71,8 @@ class NLUTask(OwnRun):
 
     ``--train-subset train.en,train.de`` mixes languages, ``train.*`` all of them. fairseq validates
     on each of ``--valid-subset valid.en,valid.de`` and chooses the best checkpoint by the first.
-    ``valid.*`` is one subset of all rows; if every language has as many, its scores are the means
-    of the languages.
+    ``valid.*`` is one subset of the rows of all languages. If all have equally many rows, its
+    scores are the means of the languages.
 
     A checkpoint holds the languages and the labels, whose order gives the numbers a meaning.
     Validating or resuming with others is refused.
@@ -108,7 +108,7 @@ class NLUTask(OwnRun):
         """Read the dictionaries; languages and ``<mask>`` follow the pieces.
 
         Raises:
-            ValueError: a missing dictionary, or an option out of range.
+            ValueError: a dictionary is missing, or an option is out of range.
         """
         check_range(cfg, "[1, inf]", "sampling_temperature", "max_positions")
         symbols = Languages(cfg).symbols
@@ -186,7 +186,7 @@ class NLUTask(OwnRun):
         logger.warning(f"{fault}; {consequence}")
 
     def read(self, folder: str, name: str, dictionary: Optional[Dictionary]) -> Any:
-        """Read ``DATA/FOLDER/NAME`` of fairseq-preprocess; plain numbers without a dictionary."""
+        """Open ``DATA/FOLDER/NAME`` of fairseq-preprocess; without a dictionary, plain numbers."""
         prefix = os.path.join(self.cfg.data, folder, name)
         files = (f"{prefix}.bin", f"{prefix}.idx")
         missing = [file for file in files if not os.path.isfile(file)]
@@ -205,7 +205,7 @@ class NLUTask(OwnRun):
         return [self.read(folder, name, self.dictionary) for folder in folders]
 
     def input_options(self, name: str) -> InputOptions:
-        """Return the options by which rows of a subset become inputs, with its language."""
+        """Return the options for making inputs of a subset, with the id of its language."""
         language = None
         if self.input_format.needs_language:
             language = self.dictionary.index(self.languages.symbol(name))
@@ -244,8 +244,9 @@ class NLUTask(OwnRun):
         """Build the architecture with the head of the task.
 
         Raises:
-            ValueError: fewer positions than inputs may have (fairseq would leave long rows out of
-                training), or training starts from a checkpoint with other languages.
+            ValueError: the model has fewer positions than ``--max-positions`` (fairseq would leave
+                long rows out of training), or training starts from a checkpoint with other
+                languages.
         """
         if self.input_format.needs_language and not from_checkpoint:
             compare_start(self.languages.names, self.cfg, "--langs")
@@ -271,7 +272,7 @@ class NLUTask(OwnRun):
     ) -> Tuple[Any, Any, Dict[str, Any]]:
         """Run the stock step, and collect predictions.
 
-        Empty batches are skipped: fairseq-validate passes them to processes with fewer batches.
+        An empty batch is skipped: fairseq-validate gives them to processes with fewer batches.
         """
         if not sample:
             return 0.0, 0, {}
@@ -292,11 +293,20 @@ class NLUTask(OwnRun):
         return step
 
     def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
-        """Make the rows of the predictions file for each item of a batch, from float32 logits."""
+        """Return the rows of the predictions file for each item of a batch.
+
+        Args:
+            logits: output of the model, float32.
+            criterion: criterion of the task, which may turn logits into predictions.
+        """
         raise NotImplementedError
 
     def get_batch_iterator(self, dataset: Any, max_tokens: Any = None, **options: Any) -> Any:
-        """Make the stock iterator; refuse --predictions in several processes, which have parts."""
+        """Make the stock iterator, and begin the predictions of its dataset.
+
+        Raises:
+            ValueError: ``--predictions`` with several processes, each of which has only a part.
+        """
         if self.prediction_files is not None:
             processes = options.get("num_shards", 1)
             if processes > 1:
@@ -337,6 +347,7 @@ def _list_subsets(folder: str) -> List[str]:
 
 
 def _load_dictionary(*paths: str) -> Dictionary:
+    """Read the first of these files that exists."""
     for path in paths:
         if os.path.isfile(path):
             return Dictionary.load(path)

@@ -65,7 +65,7 @@ class VECOTransformer(FilledTransformer):
         fit_options: names and values of the options that fit a pretrained state.
         kind_option: value of ``--veco-checkpoint-kind``.
         state_kind: kind of the next state; None = ``state.find_kind`` asks its file.
-        state_file: file of the next state, which ``compat.state_files`` writes; None = unknown.
+        state_file: file of the next state, which the patch ``state_files`` writes; None = unknown.
         starts_from_mlm: True with ``--init-from-mlm``; a state without a file is then of its run.
     """
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from data_prep.spm import apply
+from data_prep.pieces.encode import apply_files
 from data_prep.toy.corpus import generate
 from tests.conftest import ROOT
 from tests.csr_builders import write_raw
@@ -65,7 +65,9 @@ def test_nlu_writes_what_fairseq_preprocess_writes(tmp_path, run_cli):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("| set      | rows |") and "INFO" not in done.stderr
 
-    apply(model, [write(tmp_path / "text.en", *lines)], [tmp_path / "pieces.en"], dictionary, max_unknown=1.0)
+    apply_files(
+        "spm", model, [write(tmp_path / "text.en", *lines)], [tmp_path / "pieces.en"], dictionary, max_unknown=1.0
+    )
     made = tmp_path / "made"
     line = f"--only-source --source-lang en --trainpref {tmp_path / 'pieces'} --srcdict {dictionary} --destdir {made}"
     run_cli("preprocess", *line.split())

@@ -11,8 +11,8 @@ import pytest
 from fairseq.data.data_utils import load_indexed_dataset
 
 from data_prep.io import read_lines
-from data_prep.spm_train import TrainOptions
-from data_prep.spm_train import train as train_sentencepiece
+from data_prep.pieces.spm import TrainOptions
+from data_prep.pieces.spm import train as train_sentencepiece
 
 from .commands import records, transformer
 

@@ -260,13 +260,13 @@ class SGADAGCriterion(SGACTCCriterion):
         ratio = self.glancing.at(sga.num_updates) if sga.training else 0.0
         return {**super().model_inputs(sga, sample, target), "glancing": ratio}
 
-    def alignable(self, name: str, target: Target, slots: Tensor, blank: int) -> Tensor:
+    def mark_alignable(self, name: str, target: Target, slots: Tensor, blank: int) -> Tensor:
         """Mark the targets with room: two slots more than tokens, for the alignment.
 
         Returns (B,) bool.
         """
         if name != "alignment":
-            return super().alignable(name, target, slots, blank)
+            return super().mark_alignable(name, target, slots, blank)
         device = target.tokens.device
         return dag.alignable(move(slots, device), move(target.lengths, device))
 

@@ -103,11 +103,11 @@ class BeamOptions(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """The N best outputs of each sentence, distinct, by falling score."""
+    """The N best outputs of each sentence, distinct, best first."""
 
     labels: Tensor  # (B, N, T') int64, right-padded with the blank
     lengths: Tensor  # (B, N) int64
-    scores: Tensor  # (B, N) float, log-probability in nats; -inf if a sentence has fewer outputs
+    scores: Tensor  # (B, N) float, nats (see the functions); -inf if there are fewer outputs
 
     def cpu(self) -> "Outputs":
         """Copy the outputs to the host."""
@@ -117,7 +117,7 @@ class Outputs(NamedTuple):
 class _Prefixes(NamedTuple):
     """The prefixes in the beam, with the log-probabilities of their alignments."""
 
-    labels: Tensor  # (B, N, T) int64, ``NO_LABEL`` behind the last one
+    labels: Tensor  # (B, N, T) int64, ``NO_LABEL`` after the last one
     lengths: Tensor  # (B, N) int64
     ends_blank: Tensor  # (B, N) float, of the alignments that end with a blank
     ends_label: Tensor  # (B, N) float, of those that end with the last label
@@ -138,8 +138,9 @@ def prefix_beam_search(
 ) -> Outputs:
     """Search among K candidate tokens per slot, and keep ``size`` prefixes after each slot.
 
-    The scores sum over the alignments that use the candidates alone and whose prefixes stayed in
-    the beam: lower bounds, exact when nothing was left out.
+    Scores are log-probabilities plus ``bonus`` for each label. The probability sums only over
+    alignments of the candidates whose prefixes stayed in the beam: a lower bound, exact if nothing
+    was left out.
 
     Args:
         log_probs: (B, T, K) float, nats, of the candidates.
@@ -179,7 +180,7 @@ def _step(
     repeated = log_probs[:, None, :].masked_fill(~repeats, IMPOSSIBLE).amax(dim=2)
     stays_blank = total + blank_log_probs[:, None]
     stays_label = beam.ends_label + repeated
-    # A label that is repeated makes a new one only behind a blank.
+    # A repeated label makes a new one only after a blank.
     before = torch.where(repeats, beam.ends_blank[:, :, None], total[:, :, None])  # B N K
     grown = before + (log_probs[:, None, :] + bonus)
     grown, merged = _merge(beam, grown, repeats)
@@ -212,7 +213,7 @@ def _merge(beam: _Prefixes, grown: Tensor, repeats: Tensor) -> Tuple[Tensor, Ten
     """Find prefixes that grow into another one of the beam.
 
     Args:
-        grown: (B, N, K), score of each prefix with each candidate behind it.
+        grown: (B, N, K), score of each prefix with each candidate after it.
         repeats: (B, N, K) bool, True = the candidate is the prefix's last label.
 
     Returns:
@@ -247,9 +248,9 @@ def linear_prefix_beam(
     """Find the ``size`` likeliest outputs of ``linear(hidden, weight, bias)``.
 
     The search sees the ``candidates`` likeliest tokens of each slot. Its outputs are then scored
-    over all alignments, so that the scores are those of the whole distribution and comparable with
-    the loss. They fall but for ``bonus``: outputs are ordered as if they had so many nats more for
-    each label.
+    over all alignments, so that the scores are log-probabilities of the whole distribution, as in
+    the loss. Outputs are sorted by score + ``bonus`` x labels, best first; the returned scores are
+    without the bonus.
 
     Args:
         hidden: (B, T, C), projected in float32 if it is half precision.
@@ -320,7 +321,7 @@ class PrefixBeamGenerator(SGAGenerator):
     def decode(self, model: Any, src_tokens: Tensor, src_lengths: Tensor) -> Hypotheses:
         """Translate a batch.
 
-        Up to ``nbest`` distinct hypotheses per sentence, by falling ``score``, without special
+        Up to ``nbest`` distinct hypotheses per sentence, best ``score`` first, without special
         symbols (``<unk>`` is text). ``ctc_score`` is the log-probability of the output over all its
         alignments, in nats; ``score`` adds the bonus of its tokens; ``positional_scores`` are equal
         shares of it (CTC gives none per token). A sentence that has fewer outputs has fewer

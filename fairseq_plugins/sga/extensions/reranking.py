@@ -139,7 +139,7 @@ class ATReranker:
 
     @torch.no_grad()
     def rescore(self, sources: Tensor, sentences: Hypotheses) -> Hypotheses:
-        """Order the hypotheses of each source by falling ``score`` of both models.
+        """Order the hypotheses of each source by the ``score`` of both models, best first.
 
         They get ``at_score``, the sum of the log-probabilities of the tokens and ``</s>`` in nats,
         and ``positional_scores``, equal shares of the new ``score``.

@@ -353,6 +353,8 @@ class Secured:
         self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request through the wrapped application, with the headers added."""
+
         async def sending(message: Any) -> None:
             """Add the headers where an answer starts."""
             if message["type"] == "http.response.start":

@@ -9,7 +9,7 @@ from fairseq_plugins.analysis.language_distance import PretrainedSequenceModel, 
 from fairseq_plugins.analysis.sequence_models import read_sequence_model
 from fairseq_plugins.analysis.vectors import last_token_vectors
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.commands.analysis import COMMANDS
+from fairseq_plugins.commands import analysis as commands
 from tests import nlu_builders
 from tests.nlu_builders import EOS, LANGUAGES, PAD, PIECES
 from tests.unit.analysis.commands import refused, run, written
@@ -52,8 +52,7 @@ def write_texts(folder, english=ENGLISH):
 
 def loaded(path, *line):
     texts = "--source x --target x --source-lang en --target-lang de --cpu --sentencepiece none"
-    parser = COMMANDS["language-distance"].build_parser()
-    args = parser.parse_args([str(path), *texts.split(), *line])
+    args = commands.COMMANDS["language-distance"].build_parser().parse_args([str(path), *texts.split(), *line])
     return PretrainedSequenceModel(str(path), "model", args)
 
 

@@ -117,8 +117,8 @@ _array = Call(_made, np.ndarray, (0,), b"b", state=(1, (1,), _forged, False, b"A
 HOSTILE = {
     "zip bomb": (_bomb, "is compressed"),
     "overlapping records": (_overlapping, "records overlap"),
-    "two records of one name": (_twice, "records overlap"),
-    "file behind a file": (_behind_another, "records overlap"),
+    "two records of one name": (_twice, r"its \d records have \d different names"),
+    "file behind a file": (_behind_another, "its first record begins after .* other bytes"),
     "tensor beyond its record": (_declared, "needs 4,398,046,511,104 bytes of record .*data/0, which has 4,000"),
     "tensor beyond the file": (_declared_legacy, "its tensors need 4,398,046,511,104 bytes"),
     "repeated values": (_saved(x=_repeated), r"shape \(1099511627776,\)"),

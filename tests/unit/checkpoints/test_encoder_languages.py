@@ -123,7 +123,7 @@ def test_the_command_takes_the_languages(tmp_path, form, capsys):
     ("kept", "given", "message"),
     [
         (True, "ar_AR,en_XX,de_DE,af_ZA", "has the languages en_XX,ar_AR,de_DE,af_ZA; given were ar_AR,en_XX"),
-        (False, "ar,bg,cs,da,de,el", r"fewer rows behind its pieces than languages were given \(ar,bg"),
+        (False, "ar,bg,cs,da,de,el", r"fewer rows after its pieces than languages were given \(ar,bg"),
         (False, "ar,ar", "languages that were given: ar, expected every language once"),
     ],
 )

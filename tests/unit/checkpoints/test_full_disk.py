@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fairseq_plugins  # noqa: F401  makes stock fairseq read checkpoints with options
-from data_prep import cut_checkpoint
+from data_prep.pieces import cut_checkpoint
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import write_masked_lm
 from tests.unit.checkpoints.builders import SIZES, masked_lm_tensors
@@ -33,7 +33,9 @@ def full_disk():
 
 def cut(folder, **config):
     state = STATE["model"] if config else STATE
-    cut_checkpoint.write_checkpoint(cut_checkpoint.Opened(folder / "1.pt", dict(state), config=config), folder / "out")
+    cut_checkpoint.write_checkpoint(
+        cut_checkpoint.OpenCheckpoint(folder / "1.pt", dict(state), config=config), folder / "out"
+    )
 
 
 # What writes; the file it writes to.

@@ -79,3 +79,11 @@ def test_copies_share_the_weights_and_own_the_trained_part():
     assert twin.frozen.module[0].weight.data_ptr() == model.frozen.module[0].weight.data_ptr()
     assert twin.top.weight.data_ptr() != model.top.weight.data_ptr()
     assert sorted(twin.state_dict()) == sorted(model.state_dict())
+
+
+def test_weights_of_another_shape_are_named():
+    """A full checkpoint whose dictionary has an entry less, for example."""
+    state = Model(save_weights=True).state_dict()
+    state["frozen.module.0.weight"] = torch.zeros(5, 3)
+    with pytest.raises(ValueError, match=r"0.weight of shape \(5, 3\), expected \(4, 3\) .*dict.txt"):
+        Model(save_weights=True).load_state_dict(state)

@@ -3,13 +3,16 @@
 import os
 import pickle
 import tarfile
+from types import SimpleNamespace
 
 import pytest
 import torch
 from fairseq import checkpoint_utils, file_utils, utils
+from fairseq.trainer import Trainer
 
 import fairseq_plugins  # noqa: F401  patches the stock functions
 from tests.unit.checkpoints.hostile import Call, good
+from tests.unit.compat.applying import apply_again
 
 
 def test_the_check_cannot_be_argued_away(tmp_path):
@@ -59,3 +62,18 @@ def test_an_archive_is_neither_replaced_nor_unpacked_elsewhere(tmp_path):
     with tarfile.open(archive) as read, pytest.raises(outside):
         read.extractall(tmp_path / "folder")
     assert not (tmp_path / "model.pt").exists()
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_model_is_told_the_file_before_it_is_read(monkeypatch, asks):
+    model = SimpleNamespace(**({"state_file": None} if asks else {}))
+    trainer = SimpleNamespace(get_model=lambda: model)
+
+    def read(trainer, filename, *args, **kwargs):
+        return filename, vars(model).copy(), args, kwargs
+
+    monkeypatch.setattr(Trainer, "load_checkpoint", read)
+    apply_again("state_files")
+    called = Trainer.load_checkpoint(trainer, "model.pt", True, reset_meters=False)
+    told = {"state_file": "model.pt"} if asks else {}
+    assert called == ("model.pt", told, (True,), {"reset_meters": False})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fairseq.data import Dictionary
 
-from data_prep.pieces import load_model
+from data_prep.pieces.segmenters import load_model
 from fairseq_plugins.csr import neighbours
 from fairseq_plugins.csr.neighbours import NO_ENTRY, Entries, WordEncoder, read_text
 from fairseq_plugins.csr.words import classify_pieces

@@ -9,7 +9,7 @@ from fairseq import options as command_line
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
 
-from data_prep.pieces import load_model
+from data_prep.pieces.segmenters import load_model
 from fairseq_plugins.csr import lexicon
 from fairseq_plugins.csr.restore import CodeSwitchingDataset
 from tests import builders, csr_builders, nlu_bins, nlu_builders

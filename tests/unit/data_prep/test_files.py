@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from data_prep import binarize, cut_vocabulary, files, nlu_folder, ted
+from data_prep import files
+from data_prep.corpora import ted
 from data_prep.files import (
     LockHeldError,
     RunLock,
@@ -23,7 +24,9 @@ from data_prep.files import (
     locked,
 )
 from data_prep.io import InputError
-from data_prep.toy.__main__ import main as toy
+from data_prep.pieces import binarize, cut_vocabulary
+from data_prep.toy.corpus import main as toy
+from data_prep.understanding import data_bin as nlu_folder
 from tests.conftest import ROOT
 from tests.unit.data_prep.files import refused, tree
 

@@ -1,8 +1,7 @@
 """Text files: every kind of bad input is refused with its place."""
 
 from data_prep import io
-from data_prep.cut_checkpoint import open_checkpoint
-from data_prep.generation_text import read_json_text
+from data_prep.pieces.cut_checkpoint import open_checkpoint
 from tests.unit.data_prep.files import refused
 
 
@@ -39,5 +38,5 @@ def test_deeply_nested_json_is_no_json(tmp_path):
     nested = "[" * 100_000 + "]" * 100_000
     (tmp_path / "config.json").write_text(nested)
     assert io.read_json(tmp_path / "config.json") is None
-    refused(["--squad x", "nested too deep"], read_json_text, nested, "--squad x")
+    refused(["--squad x", "nested too deep"], io.parse_json, nested, "--squad x")
     refused("--checkpoint", open_checkpoint, tmp_path)

@@ -11,7 +11,7 @@ import pytest
 
 from data_prep.files import sha256
 from data_prep.io import read_json
-from data_prep.verify import check_manifest
+from data_prep.pieces.manifest import check_manifest
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from fairseq import tasks
 from omegaconf import OmegaConf
 from torch.testing import assert_close
 
-from data_prep.nlu_pieces import SentencePieces
+from data_prep.pieces.segmenters import SentencePiece
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
 from fairseq_plugins.export import folder as folders
@@ -60,10 +60,10 @@ class Trained:
         self.path = folder / "model.pt"
         entries = {"cfg": {"model": self.model.args, "task": config}, "task_state": self.task.state_dict()}
         save_checkpoint(start_state(self.model.state_dict(), **entries), self.path)
-        self.segmenter = SentencePieces(folder / "data" / "sentencepiece.bpe.model")
+        self.segmenter = SentencePiece(folder / "data" / "sentencepiece.bpe.model")
 
     def ids(self, text):
-        return torch.tensor([self.task.dictionary.index(piece) for piece in self.segmenter.encode([text])[0]])
+        return torch.tensor([self.task.dictionary.index(piece) for piece in next(self.segmenter.encode([text]))])
 
     def row(self, texts, language=None):
         texts = (texts,) if isinstance(texts, str) else texts
@@ -181,7 +181,7 @@ def test_answers_are_the_best_spans_of_all_windows(tmp_path, ready):
     trained = Trained(tmp_path, "spans")
     asked = [("abc de", texts(1, 60, seed)[0]) for seed in range(8)] + [("abcdefghijkl abcdefgh", "ﬁ ½ kl")]
     found = ready(trained.path).answer(asked)
-    places = [trained.segmenter.spans(passage) for _, passage in asked]
+    places = [trained.segmenter.locate(passage) for _, passage in asked]
     rows = [[trained.ids(question).tolist() + [2] for question, _ in asked]]
     rows.append([[trained.task.dictionary.index(piece) for piece in pieces] + [2] for pieces, _ in places])
     offsets = nlu_bins.Rows([[end for span in spans for end in span] for _, spans in places])

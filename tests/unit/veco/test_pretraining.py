@@ -59,7 +59,7 @@ def test_mask_stands_behind_the_pieces(folder, tmp_path):
     (tmp_path / "dict.en.txt").write_text(text + "<mask> 1\n[en] 1\n", encoding="utf-8")
     assert setup(tmp_path, pairs="").source_dictionary.symbols == [*builders.dictionary().symbols, "[en]"]
     (tmp_path / "dict.en.txt").write_text("<mask> 1\n" + text, encoding="utf-8")
-    with pytest.raises(ValueError, match="<mask> must stand behind the pieces"):
+    with pytest.raises(ValueError, match="<mask> must stand after the pieces"):
         setup(tmp_path, pairs="")
 
 

@@ -1,0 +1,1 @@
+"""Public corpora as files of text: one module for each corpus or family of corpora."""

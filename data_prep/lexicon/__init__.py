@@ -1,0 +1,1 @@
+"""Lexicons from two texts without translations: words, word vectors, one space, candidates."""

@@ -1,0 +1,1 @@
+"""Check, clean and split parallel text, one sentence per line."""
