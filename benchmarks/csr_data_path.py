@@ -26,7 +26,7 @@ from fairseq_plugins.csr.restore import CodeSwitchingDataset
 from fairseq_plugins.csr.words import MARK, classify_pieces
 
 from . import report
-from .datasets import SEED, run_epoch, write_rows
+from .datasets import SEED, make_dictionary, run_epoch, write_rows
 from .measure import time_side_by_side
 from .report import SPREAD, Column
 
@@ -72,11 +72,8 @@ class RowDataset(FairseqDataset):
 
 def build_dictionary(vocab: int) -> Dictionary:
     """Build a dictionary of ``vocab`` pieces that begin a word and ``vocab`` that continue one."""
-    symbols = Dictionary()
-    for prefix in (f"{MARK}a", "b"):
-        for number in range(vocab):
-            symbols.add_symbol(f"{prefix}{number}")
-    return symbols
+    prefixes = (f"{MARK}a", "b")
+    return make_dictionary(f"{prefix}{n}" for prefix in prefixes for n in range(vocab))
 
 
 def draw_words(
@@ -84,7 +81,7 @@ def draw_words(
     vocab: int,
     generator: np.random.Generator,
 ) -> Dict[str, List[int]]:
-    """Draw ``KINDS`` words; returns their text and their pieces."""
+    """Draw ``KINDS`` words; return text -> ids of the pieces."""
     begin, follow = symbols.nspecial, symbols.nspecial + vocab
     words = []
     for length in generator.integers(*PIECES, KINDS, endpoint=True).tolist():

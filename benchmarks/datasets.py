@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
 
 import numpy as np
 import torch
-from fairseq.data import FairseqDataset
+from fairseq.data import Dictionary, FairseqDataset
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
 from fairseq.data.iterators import EpochBatchIterator
 
@@ -14,6 +14,14 @@ from .measure import Timing, time_side_by_side
 from .report import SPREAD, Column
 
 SEED = 1
+
+
+def make_dictionary(names: Iterable[str]) -> Dictionary:
+    """Make a dictionary of these symbols after fairseq's special ones."""
+    symbols = Dictionary()
+    for name in names:
+        symbols.add_symbol(name)
+    return symbols
 
 
 def write_rows(prefix: Path, rows: Iterable[Sequence[int]]) -> MMapIndexedDataset:
@@ -61,7 +69,7 @@ class Case(NamedTuple):
 
 
 def compare_cases(cases: Dict[str, Case], base: str, rounds: int) -> List[Dict[str, Any]]:
-    """Time all cases side by side; ratios are those of the time per token to ``base``."""
+    """Time all cases side by side; ratios compare the time per token with that of ``base``."""
     calls = {name: partial(Case.run, case) for name, case in cases.items()}
     timings = time_side_by_side(calls, rounds)
     ratios = {name: timing.ratio_to(timings[base]) for name, timing in timings.items()}
@@ -86,7 +94,7 @@ def _item_columns(case: Case, timing: Timing) -> Dict[str, Any]:
     }
 
 
-# ---- An epoch of given batches. ----
+# ---- An epoch over a list of batches. ----
 
 
 def run_epoch(dataset: FairseqDataset, batches: Sequence[np.ndarray]) -> int:

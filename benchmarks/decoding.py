@@ -42,13 +42,13 @@ Decode = Callable[[Dict[str, Any], int], Any]
 
 
 def decode_sga(model: Any, symbols: Dictionary, passes: int) -> Decode:
-    """Return a decoding by alignment and exactly ``passes`` denoising passes."""
+    """Return a function that decodes by alignment and exactly ``passes`` denoising passes."""
     generator = SGAGenerator(symbols, IterationOptions(max_iter=passes, adaptive=False))
     return lambda sample, _: generator.generate([model], sample)
 
 
 def decode_autoregressive(model: Any, symbols: Dictionary, beam: int) -> Decode:
-    """Return a stock beam search that ends exactly at the requested length."""
+    """Return a function that runs a stock beam search to exactly the requested length."""
 
     def decode(sample: Dict[str, Any], length: int) -> Any:
         limits = {"max_len_a": 0, "max_len_b": length, "min_len": length}
@@ -86,7 +86,7 @@ def time_sentences(
     vocab: int,
     options: argparse.Namespace,
 ) -> Dict[str, Timing]:
-    """Time sentences one by one; all systems decode a sentence before the next."""
+    """Time sentences one by one; every system decodes a sentence before the next one is drawn."""
     seconds: Dict[str, List[float]] = {name: [] for name in systems}
     for number, length in enumerate(draw_lengths(options.sentences).tolist()):
         sample = make_batch(torch.tensor([length]), vocab, options.device, seed=number)

@@ -28,6 +28,7 @@ import fairseq_plugins  # noqa: F401  (registers what a checkpoint's options may
 from fairseq_plugins.__main__ import main as run_verb
 from fairseq_plugins.checkpoints.writing import save_checkpoint, start_state
 from fairseq_plugins.export import folder, slots
+from fairseq_plugins.export.text import Files, list_symbols
 from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
 from fairseq_plugins_runtime.folder import Folder
 from fairseq_plugins_runtime.sessions import own_process
@@ -110,7 +111,7 @@ def open_ctranslate2(
 
 
 def describe_versions() -> Dict[str, str]:
-    """Return the versions of the peers, and if the processor has products of 8 bits (VNNI)."""
+    """Return the versions of the peers, and whether the processor has VNNI (8-bit products)."""
     versions = {name: metadata.version(name) for name in ("onnxruntime", "ctranslate2")}
     file = Path("/proc/cpuinfo")
     flags = file.read_text(encoding="utf-8") if file.exists() else ""
@@ -173,7 +174,7 @@ def export_sga(model: Any, symbols: Dictionary, path: Path, precision: str) -> N
         "search": {"max_iter": 0, "adaptive": False},
         "slots": slots.describe(model),
     }
-    files = {"vocabulary.txt": "".join(f"{symbol}\n" for symbol in symbols.symbols)}
+    files: Files = {"vocabulary.txt": list_symbols(symbols.symbols)}
     graphs = slots.graphs(model)
     content = folder.Content("slots", "sga", model, graphs, files, description)
     folder.write(path, content, precision == "int8")
@@ -232,7 +233,7 @@ def write_transformer(sizes: Sizes, symbols: Dictionary, layers: int, place: Pat
 
 
 def copy_with_search(exported: Path, name: str, **search: Any) -> Path:
-    """Make a folder of the same files, linked, with other options of the search."""
+    """Copy an exported folder by hard links, with some options of its search replaced."""
     path = exported.with_name(f"{exported.name}-{name}")
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()

@@ -30,7 +30,7 @@ CERTAIN = 1e4
 
 
 def decode_mask_predict(model: Any, symbols: Dictionary, iterations: int, passes: int) -> Decode:
-    """Return a decoding by mask-predict over one length and exactly ``passes`` denoising passes."""
+    """Return a function that decodes by mask-predict and exactly ``passes`` denoising passes."""
     options = IterationOptions(max_iter=passes, adaptive=False)
     mask_predict = MaskPredictOptions(iterations, length_beam=1)
     generator = SGAMaskPredictGenerator(symbols, options, mask_predict)
@@ -43,7 +43,7 @@ def decode_mask_predict(model: Any, symbols: Dictionary, iterations: int, passes
 
 
 def force_length(model: Any, length: int) -> None:
-    """Let the length predictor, which still runs, choose ``length`` tokens."""
+    """Set a bias by which the length predictor, which still runs, chooses ``length`` tokens."""
     with torch.no_grad():
         model.length_predictor.projection.bias.zero_()[length - 1] = CERTAIN
 

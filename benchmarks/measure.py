@@ -94,7 +94,7 @@ def time_side_by_side(
     warmup: int = 1,
     quiet: bool = False,
 ) -> Dict[str, Timing]:
-    """Run each variant once per round; the order rotates, so that a slow minute meets all of them.
+    """Run each variant once per round, in rotating order, so that a slow minute hits all of them.
 
     Args:
         variants: name -> call that is timed.
@@ -156,7 +156,7 @@ def process_memory(field: str, process: str = "self") -> int:
 
 
 def percentile(numbers: Sequence[float], share: float) -> float:
-    """Return the number below which ``share`` (in [0, 1]) of them lie, by the nearest rank."""
+    """Return the percentile of ``share`` (in [0, 1]), one of the numbers."""
     ordered = sorted(numbers)
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 

@@ -31,7 +31,7 @@ from fairseq_plugins.understanding.tags import (
 )
 
 from . import report
-from .datasets import SEED, Case, compare_cases, item_columns, write_rows
+from .datasets import SEED, Case, compare_cases, item_columns, make_dictionary, write_rows
 from .report import Column
 
 SUBSET, LONGEST = "train.en", 512
@@ -63,14 +63,6 @@ def draw_sentences(rows: int, vocab: int) -> Iterator[List[Word]]:
         ]
 
 
-def build_dictionary(names: Iterable[str]) -> Dictionary:
-    """Build a dictionary of these symbols."""
-    symbols = Dictionary()
-    for name in names:
-        symbols.add_symbol(name)
-    return symbols
-
-
 def write_field(
     folder: Path,
     symbols: Dictionary,
@@ -85,14 +77,14 @@ def write_field(
 
 def write_sentences(folder: Path, sentences: List[List[Word]], vocab: int) -> None:
     """Write ``classes`` and ``tags``: the same texts with a class per row, or a tag per word."""
-    pieces = build_dictionary(f"p{number}" for number in range(vocab))
-    tags = build_dictionary(sorted({tag for words in sentences for _, tag in words}))
+    pieces = make_dictionary(f"p{number}" for number in range(vocab))
+    tags = make_dictionary(sorted({tag for words in sentences for _, tag in words}))
     first = pieces.nspecial
     for name in ("classes", "tags"):
         texts = ([first + piece for ids, _ in words for piece in ids] for words in sentences)
         write_field(folder / name / "input0", pieces, texts)
     labels = ([first + number % len(CLASSES)] for number in range(len(sentences)))
-    write_field(folder / "classes" / "label", build_dictionary(CLASSES), labels)
+    write_field(folder / "classes" / "label", make_dictionary(CLASSES), labels)
     # The first piece of a word has its tag, the others have padding.
     labels = (
         [label for ids, tag in words for label in [tags.index(tag), *[tags.pad()] * (len(ids) - 1)]]
@@ -102,7 +94,10 @@ def write_sentences(folder: Path, sentences: List[List[Word]], vocab: int) -> No
 
 
 def write_questions(folder: Path) -> None:
-    """Write ``questions``: passages of ``TEXTS`` texts, a letter per piece, a question each."""
+    """Write ``questions``: passages of ``TEXTS`` texts with one question each.
+
+    The text of a passage has one letter per piece.
+    """
     source, target = folder / "classes" / "input0", folder / "questions"
     texts = data_utils.load_indexed_dataset(str(source / SUBSET))
     symbols = Dictionary.load(str(source / "dict.txt"))

@@ -146,7 +146,7 @@ class RequestMaker:
         }
 
     def make(self, count: int) -> List[Request]:
-        """Draw requests, a quarter of which have to be refused."""
+        """Draw requests; a share of ``REFUSED_SHARE`` has to be refused."""
         return [self._make() for _ in range(count)]
 
     def _make(self) -> Request:
@@ -198,7 +198,7 @@ class RequestMaker:
 
 
 def ask(port: int, request: Request) -> Answer:
-    """Send a request until it is answered: again after a broken connection or a 503."""
+    """Send a request until it is answered, after a broken connection or a 503 again."""
     failures: List[str] = []
     start = time.monotonic()
     while True:
@@ -215,7 +215,7 @@ def ask(port: int, request: Request) -> Answer:
 
 
 def is_expected(request: Request, status: int, content: Dict[str, Any]) -> bool:
-    """Compare an answer with the expected one; exactly the refusals have an error."""
+    """Return True for the expected status and texts, with ``error`` in refusals alone."""
     texts = content.get("translatedText")
     has_error = "error" in content
     return status == request.status and texts == request.texts and has_error == (status != 200)

@@ -17,9 +17,11 @@ from fairseq_plugins.masked_lm.prompts import Prompts
 from fairseq_plugins.sga.model import SGAModel
 from fairseq_plugins.sga.variants import MODELS, JoinedModelConfig
 
+from .datasets import make_dictionary
+
 POSITIONS = 512
 UNTRAINED = ("0" * 32, "random weights")
-"""Fingerprint and source of frozen weights that no file has."""
+"""Fingerprint and origin that stand for those of a file of frozen weights."""
 
 
 class Sizes(NamedTuple):
@@ -67,11 +69,8 @@ class StubTask:
 
 def build_dictionary(vocab: int) -> Dictionary:
     """Build a dictionary of ``vocab`` symbols, the last one ``<mask>``."""
-    symbols = Dictionary()
-    for number in range(vocab - len(symbols) - 1):
-        symbols.add_symbol(f"p{number}")
-    symbols.add_symbol("<mask>")
-    return symbols
+    pieces = vocab - len(Dictionary()) - 1
+    return make_dictionary([*(f"p{number}" for number in range(pieces)), "<mask>"])
 
 
 def stack_options(sizes: Sizes, decoder_layers: int) -> Dict[str, Any]:
@@ -115,7 +114,7 @@ def build_transformer(
 
 
 def prepare_for_inference(model: Any, device: torch.device) -> Any:
-    """Prepare a stock model as the command lines do before they decode."""
+    """Prepare a stock model for decoding as fairseq's commands do."""
     model = model.to(device).eval()
     common_eval, generation = Namespace(retain_dropout=False), Namespace(no_beamable_mm=False)
     model.prepare_for_inference_(Namespace(common_eval=common_eval, generation=generation))
@@ -146,7 +145,7 @@ def build_prompted_lm(sizes: Sizes, symbols: Dictionary, device: torch.device) -
 
 
 def build_sga(sizes: Sizes, device: torch.device, **options: Any) -> SGAModel:
-    """Build SGA around a random masked LM of XLM-R's shape; ``options`` are those of SGAConfig."""
+    """Build SGA with a random masked LM of XLM-R's shape; ``options``: of the model's config."""
     lm_sizes = MaskedLMSizes(
         sizes.vocab,
         sizes.layers,

@@ -72,7 +72,7 @@ Runs = Dict[Tuple[str, int], List[Run]]
 
 
 def translate(system: System, lines: List[str], size: int, device: torch.device) -> Run:
-    """Decode all lines in batches of ``size``."""
+    """Decode all lines in batches of ``size``, and take the times."""
     run = Run([], [], [], [])
     for first in range(0, len(lines), size):
         start = time.perf_counter()
@@ -102,7 +102,7 @@ def make_sample(system: System, lines: List[str], device: torch.device) -> Dict[
 
 
 def decode_text(system: System, tokens: torch.Tensor) -> str:
-    """Join the pieces of an output, without symbols that are no text."""
+    """Join the pieces of an output without its special symbols."""
     ignored = getattr(system.generator, "symbols_to_strip_from_output", set())
     symbols = system.task.target_dictionary
     return symbols.string(tokens.cpu(), "sentencepiece", extra_symbols_to_ignore=ignored)
@@ -196,7 +196,7 @@ def describe_quality(run: Run, references: List[List[str]], score: str) -> Dict[
 
 
 def compare_passes(allowed: Sequence[Run], forced: Sequence[Run]) -> List[float]:
-    """Divide the generator's time with the needed passes by that with one pass."""
+    """Divide the generator's time with as many passes as needed by that with one forced pass."""
     times = [round_seconds(runs, "model") for runs in (allowed, forced)]
     return times[0].ratio_to(times[1]).rounded()
 
@@ -256,7 +256,7 @@ def render(content: Dict[str, Any]) -> str:
 
 
 def render_passes(row: Dict[str, Any], content: Dict[str, Any]) -> List[str]:
-    """Return one note per batch size on the cost of the passes."""
+    """Return a note per batch size: time of the allowed passes relative to one forced pass."""
     notes = []
     for size, ratio in row.get("to_one_pass", {}).items():
         times = f"{report.SPREAD.format(ratio)} times the time of 1 forced pass"

@@ -155,7 +155,7 @@ def language_name(data: Path, language: str) -> str:
 
 
 def select_decodings(task: str, model: Any) -> List[Options]:
-    """Return the options of the generators; a model without a denoiser makes no passes."""
+    """Return the options of the generators to time, without passes if there is no denoiser."""
     decodings = BY_ALIGNMENT.get(getattr(model, "alignment", "ctc"), DECODINGS[task])
     if getattr(model, "has_denoiser", True):
         return decodings

@@ -24,7 +24,7 @@ from fairseq_plugins.veco.data import VECODataset
 from fairseq_plugins.veco.pretraining import VECOPretrainingConfig, VECOPretrainingTask
 
 from . import report
-from .datasets import SEED, run_epoch, write_rows
+from .datasets import SEED, make_dictionary, run_epoch, write_rows
 from .measure import time_side_by_side
 from .report import SPREAD, Column
 
@@ -33,14 +33,6 @@ SENTENCE, DOCUMENT = (10, 40), 20
 """Fewest and most tokens of a sentence; sentences of a document."""
 
 OURS, MASKED_LM, LANGUAGE_PAIRS = "veco_pretraining", "stock masked_lm", "stock language pairs"
-
-
-def build_dictionary(vocab: int) -> Dictionary:
-    """Build a dictionary of ``vocab`` pieces."""
-    symbols = Dictionary()
-    for number in range(vocab):
-        symbols.add_symbol(f"p{number}")
-    return symbols
 
 
 def write_text(folder: Path, symbols: Dictionary, texts: int) -> None:
@@ -63,7 +55,7 @@ def write_text(folder: Path, symbols: Dictionary, texts: int) -> None:
 
 
 def load_ours(folder: Path, tokens_per_sample: int) -> VECODataset:
-    """Load each text of the data-bin once."""
+    """Load the texts of the data-bin as an epoch that holds each of them once."""
     cfg = VECOPretrainingConfig(
         data=str(folder),
         pairs="en-de",
@@ -82,7 +74,14 @@ def load_masked_lm(
     rows: Sequence[np.ndarray],
     longest: int,
 ) -> FairseqDataset:
-    """Load the stock task's dataset of rows without their ``<s>``."""
+    """Write ``rows`` as the text of the stock task, and load its dataset.
+
+    Args:
+        folder: data-bin that is written.
+        symbols: dictionary.
+        rows: token ids without ``<s>``.
+        longest: most tokens of a sample.
+    """
     symbols.save(str(folder / "dict.txt"))
     write_rows(folder / "train", rows)
     cfg = MaskedLMConfig(
@@ -100,7 +99,7 @@ def load_masked_lm(
 def build_epochs(
     folder: Path, ours: VECODataset, symbols: Dictionary
 ) -> Dict[str, Callable[[Sequence[np.ndarray]], int]]:
-    """Return name -> an epoch over given batches of texts."""
+    """Return name -> function that runs an epoch over batches of texts."""
     places = [ours.place_of(number) for number in range(len(ours))]
     segments = [row for stream, text in places for row in ours.streams[stream].read(text)]
     masked = load_masked_lm(folder, symbols, segments, int(ours.sizes.max()))
@@ -121,7 +120,7 @@ def build_epochs(
 def measure(options: argparse.Namespace) -> List[Dict[str, Any]]:
     """Return one row per batch size and dataset."""
     torch.set_num_threads(1)
-    symbols = build_dictionary(options.vocab)
+    symbols = make_dictionary(f"p{number}" for number in range(options.vocab))
     rows = []
     with tempfile.TemporaryDirectory(prefix="veco-") as name:
         folder = Path(name)

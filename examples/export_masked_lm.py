@@ -16,23 +16,23 @@ from fairseq_plugins import checkpoints
 
 
 def export(checkpoint: Path, dictionary: Path, sentencepiece: Path, output: Path) -> str:
-    """Convert; returns the fingerprint of the rounded weights, the one SGA checkpoints carry.
+    """Write the folder, and return the fingerprint of its rounded weights.
+
+    SGA checkpoints that are trained with this folder store the same fingerprint.
 
     Raises:
         ValueError: the checkpoint is not a masked LM of XLM-R's shape.
     """
-    found = checkpoints.read_masked_lm(checkpoint)
+    model = checkpoints.read_masked_lm(checkpoint)
     output.mkdir(parents=True, exist_ok=True)
-    fingerprint = checkpoints.write_masked_lm(
-        output, found.sizes, found.tensors, dtype=torch.float16
-    )
+    fingerprint = checkpoints.write_masked_lm(output, model.sizes, model.tensors, torch.float16)
     shutil.copyfile(dictionary, output / "dict.txt")
     shutil.copyfile(sentencepiece, output / "sentencepiece.bpe.model")
     return fingerprint
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--checkpoint", required=True, type=Path, help="fairseq checkpoint of an xlmr_mlm model"

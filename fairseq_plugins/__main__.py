@@ -45,7 +45,8 @@ VERBS = {
 def load_package() -> str:
     """Import this package and return its name.
 
-    If Python was given the folder, it has put the folder itself on the path, not its parent.
+    ``python path/to/fairseq_plugins`` puts the folder itself at the head of ``sys.path``. Its
+    parent takes that place, so that the package can be imported.
     """
     if not __package__:
         sys.path[0] = str(FOLDER.parent)

@@ -73,12 +73,18 @@ def find_checkpoint(model: str, system: Optional[str] = None) -> Path:
 
 
 def _choose_system(folder: Path, system: Optional[str]) -> str:
-    """Return the name of a system that is a folder in ``folder``: ``system``, else the default."""
+    """Return ``system``, or the default system of the folder if it is None.
+
+    Raises:
+        ValueError: no such system is listed, or its folder is missing.
+    """
     index = read_json(folder / INDEX, "the folder of several systems")
     listed = index.get("systems")
-    names = list(listed) if isinstance(listed, dict) else []
-    names = [name for name in names if Path(name).name == name != ".."]  # no path leads elsewhere
-    names = [name for name in names if (folder / name).is_dir()]
+    names = []
+    for name in listed if isinstance(listed, dict) else ():
+        is_plain = Path(name).name == name != ".."  # else it may lead out of the folder
+        if is_plain and (folder / name).is_dir():
+            names.append(name)
     name = system or index.get("default")
     if name not in names:
         valid = ", ".join(sorted(names)) or "none, its folders are missing"
@@ -93,9 +99,9 @@ def _choose_system(folder: Path, system: Optional[str]) -> str:
 
 
 def list_data_folders(path: Path, data: Optional[str], task_options: Any) -> List[Path]:
-    """List folders that may have the dictionaries.
+    """List the folders in which dictionaries are looked for.
 
-    These are ``--data`` alone or, without it, the checkpoint's folder and the training's data-bin.
+    This is ``--data`` alone or, without it, the checkpoint's folder and the training's data-bin.
     """
     if data:
         return [Path(data)]
@@ -108,8 +114,8 @@ def choose_languages(
 ) -> List[str]:
     """Choose source and target language.
 
-    Each is that of the command line, else that of the training, else, as in fairseq-train, that of
-    the files in the data-bin.
+    The command line comes first, then the training. Like fairseq-train, the last resort are the
+    names of the files in a data-bin.
 
     Args:
         path: checkpoint, for messages.
@@ -136,6 +142,8 @@ def choose_languages(
 def find_dictionaries(folders: Sequence[Path], task_options: Any, pair: Sequence[str]) -> Path:
     """Return the first folder with the dictionaries of a pair.
 
+    A task with ``--fixed-dictionary`` needs none: the last folder is returned.
+
     Raises:
         ValueError: no folder has them; names all folders.
     """
@@ -151,7 +159,10 @@ def find_dictionaries(folders: Sequence[Path], task_options: Any, pair: Sequence
 
 
 def find_segmenter(folders: Sequence[Path]) -> List[str]:
-    """Return fairseq's options for the file that turns text into pieces; none without a file."""
+    """Return fairseq's options for the BPE or sentencepiece file in the folders.
+
+    Without such a file the list is empty, and words count as pieces.
+    """
     for folder in folders:
         for name, flags in SEGMENTERS.items():
             if (folder / name).is_file():

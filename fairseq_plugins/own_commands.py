@@ -16,8 +16,8 @@ from data_prep.progress import heartbeat
 PROGRAM = "fairseq-plugins"
 PACKAGE = os.path.dirname(os.path.realpath(__file__))
 FORMAT = "%(asctime)s | %(levelname)s | %(message)s"
-OTHERS = ("fairseq", "fairseq_cli", "hydra", "sacrebleu", f"{__package__}.compat")
-"""Loggers of which our own commands show warnings only."""
+QUIET_LOGGERS = ("fairseq", "fairseq_cli", "hydra", "sacrebleu", f"{__package__}.compat")
+"""Loggers whose notes the commands of this package hide; warnings are shown."""
 
 
 def is_running() -> bool:
@@ -49,12 +49,12 @@ def _module() -> str:
 
 
 def log_own_lines() -> None:
-    """Log notes of this package and warnings of other loggers to standard error.
+    """Log to standard error: the notes of this package, and only warnings of other loggers.
 
-    Python's warnings are hidden unless ``python -W`` asks for them.
+    Python's own warnings are hidden unless ``python -W`` asks for them.
     """
     logging.basicConfig(format=FORMAT, level=logging.INFO, force=True)
-    for name in OTHERS:
+    for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
     if not sys.warnoptions:
         warnings.simplefilter("ignore")

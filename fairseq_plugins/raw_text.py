@@ -31,11 +31,11 @@ def read_lines(path: str) -> Iterator[str]:
 
 
 def count_room(task: Any, max_positions: Any) -> float:
-    """Return how many pieces of a source the model reads beside the special symbols of the task.
+    """Return how many pieces of a source fit beside the special symbols that the task adds.
 
     Args:
         task: a fairseq task that translates.
-        max_positions: tokens of a source, or of a source and a target; None means no limit.
+        max_positions: most tokens of a source, or the limits of source and target; None = no limit.
     """
     import torch
 

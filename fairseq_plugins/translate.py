@@ -43,9 +43,9 @@ REPORT_SECONDS = 5.0
 
 
 class Translation(NamedTuple):
-    """A hypothesis: its score to base 2, as fairseq-generate prints it, and its text."""
+    """A translation of a line."""
 
-    score: float
+    score: float  # to base 2, as fairseq-generate prints it
     text: str
 
 
@@ -56,7 +56,7 @@ class Translator(NamedTuple):
     task: Any
     model: Any
     generator: Any
-    encoders: Sequence[Any]  # tokenizer and BPE, if any: text to pieces, in reverse order back
+    encoders: Sequence[Any]  # tokenizer and BPE, if any, in the order that turns text into pieces
 
     def translate(self, lines: Sequence[str], first_line: int = 1) -> List[List[Translation]]:
         """Translate lines; those that are too long are cut, with a warning.
@@ -75,7 +75,7 @@ class Translator(NamedTuple):
         translations: List[List[Translation]] = [[] for _ in lines]
 
         def encode(text: str) -> str:
-            """Turn a line into pieces, as many as the model reads."""
+            """Turn a line into pieces, and cut them to the length that the model reads."""
             for encoder in self.encoders:
                 text = encoder.encode(text)
             return cutter.cut(text)
@@ -231,11 +231,12 @@ def read_state(path: Path) -> Dict[str, Any]:
 
 
 def override_options(line: Sequence[str], state: Dict[str, Any]) -> Any:
-    """Parse a command line of ``fairseq-interactive``, and set a checkpoint's options by it.
+    """Parse a command line of ``fairseq-interactive``, and override a checkpoint's options by it.
 
     Args:
         line: words of the command line.
-        state: the checkpoint; options of its task and model that the line sets are replaced.
+        state: the checkpoint; changed. Task options that the line names are replaced, not those
+            that it leaves at their defaults, and so are options in ``--model-overrides``.
 
     Returns:
         fairseq's configuration of the command line.

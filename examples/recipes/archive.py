@@ -23,7 +23,7 @@ def members_of(folder: Path) -> Dict[str, bytes]:
 
 
 def tar_of(members: Mapping[str, bytes]) -> bytes:
-    """Make a tar of the members: sorted, without owners, times and rights of their own."""
+    """Make a tar of the members: sorted, all with the same owner, time and rights."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name in sorted(members):
@@ -42,8 +42,8 @@ def read(path: Path) -> Dict[str, bytes]:
     """Read every member as a stream: name -> content.
 
     Raises:
-        ValueError: no archive, or a member that is no plain file, occurs twice, or has an absolute
-            name or one with dots.
+        ValueError: this is no archive, or a member is no plain file, occurs twice, or has an
+            absolute name or ``.`` or ``..`` in its name.
     """
     members: Dict[str, bytes] = {}
     try:
@@ -54,7 +54,7 @@ def read(path: Path) -> Dict[str, bytes]:
                     raise ValueError(f"{path}: {entry.name} is there twice")
                 content = tar.extractfile(entry)
                 members[entry.name] = content.read() if content else b""
-            while file.read(BLOCK_BYTES):  # to its end: one that is cut there is refused too
+            while file.read(BLOCK_BYTES):  # to the end, so that a truncated file is an error
                 pass
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ValueError(f"{path}: no {ENDING} archive: {error}") from error

@@ -10,9 +10,9 @@ class Stage(NamedTuple):
     """A training of an arm.
 
     Attributes:
-        system: the system, with the arm's own options.
+        system: the system, with the arm's options of the training.
         data: path of the data-bin.
-        limits: its budget; None if it is the study's.
+        limits: budget of the stage; None = the study's.
     """
 
     system: System
@@ -25,16 +25,16 @@ class Arm(NamedTuple):
 
     Attributes:
         name: in tables.
-        stages: trainings one after another, each from the model before it; the last is compared.
+        stages: trainings in order, each from the model before it; the last model is compared.
         start: the asset that the first stage starts from; None if it needs none.
         best: number of checkpoints that are averaged.
         outputs: file stem -> title of its column, which says how it is decoded.
-        decoding: file stem -> options of fairseq-generate or fairseq-validate beside the system's.
+        decoding: file stem -> more options of fairseq-generate or fairseq-validate.
         grid: one set of options per point; the first is the default.
         needs: assets that its options name, beside ``start``.
-        directions: direction -> last stage and options of decoding, where they differ there.
-        scoring: file stem -> metric and commands that replace fairseq-validate.
-        refused: direction without runs of this arm -> reason.
+        directions: direction -> its own last stage and options of decoding, if it has any.
+        scoring: file stem -> metric, and commands that take the place of fairseq-validate.
+        refused: direction in which this arm is not run -> reason.
     """
 
     name: str
@@ -65,7 +65,7 @@ def read_arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[st
     """Make an arm of its entry in a study's file.
 
     Raises:
-        RecipeError: assets that the study does not have.
+        RecipeError: the entry names an asset that the study does not have.
     """
     _check_assets(path, name, entry, assets)
     data = entry.get("data", "bin")

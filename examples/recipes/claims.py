@@ -46,8 +46,8 @@ class Outcome:
 
     Attributes:
         differences: better minus worse, per seed.
-        p_values: of the bootstrap of each seed, or one of the t-test over the seeds; none if there
-            are too few seeds.
+        p_values: one of each seed's bootstrap, or that of the t-test over the seeds alone; empty if
+            there are too few seeds.
         seeds: number of seeds of the study.
     """
 
@@ -56,7 +56,7 @@ class Outcome:
     seeds: int
 
     def is_tested(self) -> bool:
-        """Return whether every seed is there, at least three, and all differences have one sign."""
+        """Return True if all seeds have run, three at least, and all differences have one sign."""
         signs = {(difference > 0) - (difference < 0) for difference in self.differences}
         return self._has_all_seeds() and signs in ({1}, {-1})
 
@@ -64,7 +64,7 @@ class Outcome:
         return len(self.differences) >= max(self.seeds, LEAST_SEEDS)
 
     def p_value(self) -> float:
-        """Return the t-test's p, or the second largest of the seeds; 1 for an untested claim."""
+        """Return the t-test's p or the bootstraps' second largest p; 1 for an untested claim."""
         return sorted(self.p_values)[-2:][0] if self.is_tested() else 1.0
 
     def cells(self, corrected: float) -> List[str]:

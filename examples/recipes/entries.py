@@ -69,9 +69,9 @@ class Folder:
         write_json(Path("tuned.json"), points)
 
     def read_entries(self, jobs: Sequence[Job]) -> Ledger:
-        """Return a ledger of these runs, not written yet.
+        """Make a ledger of these runs, without writing it.
 
-        Runs that have begun and have no entry have failed.
+        A run counts as failed if it has a folder but no entry.
         """
         ledger = Ledger(LEDGER, self.code)
         ledger.entries = []
@@ -84,7 +84,7 @@ class Folder:
         return ledger
 
     def write_ledger(self) -> None:
-        """Write ``ledger.json``: runs, hashes of assets, tests of claims with both outputs."""
+        """Write ``ledger.json``: runs, hashes of assets, and tests of claims."""
         points = read_json(Path("tuned.json"))
         finals = self.study.final(points) if points else []
         ledger = self.read_entries([*self.study.tuning(), *finals])
@@ -126,7 +126,7 @@ class Folder:
                 print(f"{entry['key']}: FAILED, see OUT/runs/{entry['key']}", file=sys.stderr)
 
     def _describe_job(self, job: Job) -> Dict[str, Any]:
-        """Return what an entry says about its run before it has ended."""
+        """Return the part of an entry that is known before the run has ended."""
         entry = {"key": job.key, "phase": job.phase, "arm": job.arm.name, "pair": job.pair}
         entry.update(seed=job.seed, options=job.options, commit=commit(ROOT))
         if "minutes" in job.limits:
@@ -134,7 +134,7 @@ class Folder:
         return entry
 
     def _hash_assets(self, ledger: Ledger) -> Dict[str, str]:
-        """Return the hashes of the assets, of each seed's own those that runs started from."""
+        """Return the hashes of all assets; of those that each seed has, the ones used by runs."""
         hashes: Dict[str, str] = {}
         for entry in ledger.entries:
             hashes.update(entry.get("start", {}))
@@ -144,7 +144,7 @@ class Folder:
         return hashes
 
     def _hash_asset(self, name: str, seed: Optional[int] = None) -> Dict[str, str]:
-        """Return path and hash of an asset (of a folder: its model), empty if it is missing."""
+        """Return path -> hash of an asset, of a folder its model; empty if it is missing."""
         path = Path(self.runs.asset(name, seed))
         path = path / "model.safetensors" if path.is_dir() else path
         if not path.is_file():

@@ -43,10 +43,12 @@ PATHS = {
 
 
 def configuration(system: System) -> Dict[str, Dict[str, Any]]:
-    """Return part -> option -> value.
+    """Return the configuration of a system: part -> option -> value.
+
+    An option that several parts have is set in each part that has a value of its own for it.
 
     Raises:
-        ValueError: an option that no part has.
+        ValueError: no part has one of the system's options.
     """
     names = {part: str(system.train[option]) for option, part in CHOICES.items()}
     valid = {part: options_of(part, names.get(part, "")) for part in (*PLAIN, *CHOICES.values())}
@@ -71,7 +73,7 @@ def configuration(system: System) -> Dict[str, Dict[str, Any]]:
 
 
 def _fill(name: str, content: Any, system: System) -> Any:
-    """Return an option's value for hydra, in place of ``$NAME``."""
+    """Return an option's value for hydra; :data:`OPEN` for a ``$NAME`` without a default."""
     if name == "lr":
         return [content]
     numbers = {"$seed": 1, "$updates": UPDATES, "$interval": INTERVAL}
@@ -89,7 +91,7 @@ def options_of(part: str, name: str) -> Dict[str, bool]:
         name: registered name of what the part chooses.
 
     Returns:
-        option -> whether it has a value of its own, not one interpolated from another part.
+        option -> True if it has a value of its own, False if it is interpolated from another part.
     """
     if part == "model":
         dataclass = getattr(ARCH_MODEL_REGISTRY[name], "__dataclass", None)
@@ -107,7 +109,7 @@ def options_of(part: str, name: str) -> Dict[str, bool]:
 
 
 def open_ends(content: Mapping[str, Mapping[str, Any]]) -> Dict[str, str]:
-    """Return what the command must give: PART.OPTION -> an example."""
+    """Return PART.OPTION -> example, of each option that the command must set."""
     examples = {}
     for part, options in content.items():
         for name, option in options.items():

@@ -16,14 +16,14 @@ FORMAT = 1
 
 
 class Ledger:
-    """Entries by key, on disk as JSON. All are made with one version of the code.
+    """Entries of a study by key, stored as JSON. One version of the code has made all of them.
 
     Args:
-        path: the JSON file; a missing one has no entries.
+        path: the JSON file; if it is missing, there are no entries.
         code: digest of the code, see :func:`digest` (default: that of the entries).
 
     Raises:
-        ValueError: another format, or entries of another version of the code.
+        ValueError: the format is unknown, or an entry was made by another version of the code.
     """
 
     def __init__(self, path: Path, code: Optional[str] = None):
@@ -59,11 +59,11 @@ class Ledger:
 
 
 def digest(root: Path, patterns: Sequence[str], settings: Dict[str, Any]) -> str:
-    """Return the digest of what the results depend on.
+    """Return a digest of the code and the settings that results depend on.
 
     Args:
         root: the checkout.
-        patterns: of files under it, taken by name and content.
+        patterns: of files under it, whose names and contents count.
         settings: see ``Study.settings``.
 
     Raises:
@@ -80,7 +80,7 @@ def digest(root: Path, patterns: Sequence[str], settings: Dict[str, Any]) -> str
 
 
 def commit(root: Path) -> str:
-    """Return the checkout's commit, marked if files differ; ``unknown`` outside a repository."""
+    """Return the checkout's commit, with ``-dirty`` if files differ, or ``unknown``."""
     line = ["git", "describe", "--always", "--dirty"]
     process = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False)
     return process.stdout.strip() or "unknown"
@@ -108,7 +108,7 @@ def score_of(
     seed: int,
     metric: str = "bleu",
 ) -> Optional[float]:
-    """Return the test score of one run and output, a mean where it has subsets; None if missing."""
+    """Return the test score of an output, of several subsets their mean; None if it is missing."""
     scores = output_of(finals, arm, output, pair, seed)
     if not scores:
         return None

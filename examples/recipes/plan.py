@@ -38,7 +38,7 @@ CLOCK_WIDTH = 19
 
 
 def updates_per_second(log: Path) -> float:
-    """Return the speed of a short training, by its log without the first interval, the warm-up.
+    """Return the median speed of a short training by its log, without the first interval.
 
     Raises:
         ValueError: the log has fewer than two intervals.
@@ -88,16 +88,16 @@ def spent_seconds(benchmarks: Path) -> float:
 
 @dataclass(frozen=True)
 class Speeds:
-    """The measurements that a plan follows from, beside the hours.
+    """Measurements and settings on which a plan is based, apart from the hours.
 
     Attributes:
         spent: seconds of the budget that are gone.
         rates: measured system -> updates per second.
         validations: measured system -> seconds of one validation.
-        frozen: the system that is trained before the others, alone; None if there is none.
-        parallel: number of other systems that train at a time.
-        systems: every system of the run. Systems that are not measured yet take their share of the
-            time, and their validations count as no time.
+        frozen: the system that is trained first and alone; None if there is none.
+        parallel: number of other systems that train at the same time.
+        systems: every system of the run. A system that is not measured yet gets its share of the
+            time; its validations are taken to need no time.
     """
 
     spent: float
@@ -109,7 +109,7 @@ class Speeds:
 
 
 def make_plan(hours: float, speeds: Speeds) -> Dict[str, Any]:
-    """Divide the time that is left after decoding: half for the masked LM, the rest for systems.
+    """Divide the time that decoding leaves: half for the masked LM, the rest for the systems.
 
     Args:
         hours: the budget.
@@ -135,6 +135,7 @@ def make_plan(hours: float, speeds: Speeds) -> Dict[str, Any]:
 
 
 def _find_enough_hours(hours: float, speeds: Speeds) -> float:
+    """Search a sufficient budget above ``hours``, in steps of 0.1 hours."""
     for step in itertools.count(1):
         budget = hours + 0.1 * step
         plan = _divide(budget, speeds)
@@ -144,6 +145,11 @@ def _find_enough_hours(hours: float, speeds: Speeds) -> float:
 
 
 def _divide(hours: float, speeds: Speeds) -> Dict[str, Any]:
+    """Compute the shares of :func:`make_plan`, however small.
+
+    The systems train in rounds of ``parallel``, each round for the same time. A share is spent on
+    the start, on validations (at most ``VALIDATING`` of it) and on updates.
+    """
     translators = [name for name in speeds.systems if name != speeds.frozen]
     rounds = -(-len(translators) // speeds.parallel)
     slowest = max((speeds.validations.get(name, 0.0) for name in translators), default=0.0)

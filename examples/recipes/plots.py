@@ -96,9 +96,9 @@ def _draw_scores(axis: Any, study: Study, finals: Entries, pair: str) -> None:
 
 
 def _draw_curves(axis: Any, study: Study, finals: Entries, pair: str) -> None:
-    """Draw validation over what limits the trainings, minutes or updates: a line per run.
+    """Draw validation scores over minutes or updates, whichever limits the runs: a line per run.
 
-    The names stand beside the test scores; without test scores there is a legend.
+    The panel of test scores names the colours; without it there is a legend.
     """
     timed = "updates" not in study.budget["final"]
     for number, arm in enumerate(study.arms):
@@ -116,7 +116,7 @@ def _draw_curves(axis: Any, study: Study, finals: Entries, pair: str) -> None:
 
 
 def differ_in_parameters(finals: Entries) -> bool:
-    """Return whether one system trains at least half as many parameters again as another."""
+    """Return True if a system trains at least 1.5 times as many parameters as another."""
     counts = [entry["trained_parameters"] for entry in finals if entry.get("trained_parameters")]
     return bool(counts) and max(counts) >= 1.5 * min(counts)
 
@@ -156,7 +156,7 @@ def _draw_parameters(axis: Any, study: Study, finals: Entries, pair: str) -> Non
 
 
 def marks_of_test_sets(study: Study) -> Dict[str, str]:
-    """Return a mark per output where outputs are test sets, none where they are decodings."""
+    """Return a mark per output if the outputs are test sets, nothing if they are decodings."""
     if not study.metrics:
         return {}
     outputs = dict.fromkeys(output for arm in study.arms for output in arm.outputs)
@@ -169,7 +169,7 @@ def curve(entry: Dict[str, Any], metric: str, timed: bool) -> Tuple[List[float],
     Args:
         entry: of the run.
         metric: of validation.
-        timed: whether places are minutes of all stages, else updates of the last one.
+        timed: True = places are minutes of all stages; False = updates of the last stage.
     """
     points = [point for point in entry.get("validation", []) if metric in point]
     scores = [point[metric] for point in points]

@@ -13,7 +13,7 @@ NUMBERS = ("loss", "bleu", "ups")
 
 
 def summarize(line: str) -> str:
-    """Return the news of a line of the log, empty if it has none."""
+    """Summarise a line of the log in words, empty unless it holds results."""
     start = line.find("{")
     try:
         record = json.loads(line[start:]) if start >= 0 else {}

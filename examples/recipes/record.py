@@ -13,7 +13,7 @@ OPTIONS += ("no_denoising", "prompt_length", "bf16")
 """Options of the checkpoint that the ledger keeps."""
 TRAINED = re.compile(r"num\. (shared|expert) model params: [\d,]+ \(num\. trained: ([\d,]+)\)")
 TIMES = re.compile(r"^times: real ([\d.]+) user ([\d.]+) sys ([\d.]+)$", re.MULTILINE)
-"""Seconds that the workflow writes behind the log of a training that was not killed."""
+"""Line that the workflow appends to the log of a training that was not killed, in seconds."""
 EARLIER = "stage*"
 """Folders of a run's stages before its last one, inside its own."""
 VALIDATION = ("num_updates", "loss", "bleu", "accuracy", "f1", "ndcg")
@@ -40,9 +40,9 @@ def trained_parameters(log: Path) -> int:
 
 
 def cores(log: Path) -> Optional[float]:
-    """Return CPU seconds per second of wall time, over the starts that were not killed.
+    """Return CPU seconds per second of wall time, over the attempts that were not killed.
 
-    None if there was no such start.
+    None if there was no such attempt.
     """
     text = log.read_text(encoding="utf-8", errors="replace")
     starts = [[float(number) for number in line] for line in TIMES.findall(text)]
@@ -51,7 +51,7 @@ def cores(log: Path) -> Optional[float]:
 
 
 def machine(cpu: bool) -> str:
-    """Describe the machine; ``cpu`` of fairseq-train says that a GPU was not used."""
+    """Describe the machine; ``cpu``: the option ``--cpu`` of the training, which uses no GPU."""
     gpu = "" if cpu or not torch.cuda.is_available() else f"{torch.cuda.get_device_name()}, "
     return f"{gpu}{os.cpu_count()} CPU cores, {platform.machine()}, torch {torch.__version__}"
 
@@ -67,7 +67,7 @@ def _read_checkpoint(folder: Path) -> Dict[str, Any]:
 
 
 def earlier_stages(run: Path) -> Tuple[int, float]:
-    """Return updates and wall time of the stages from which the last stage of a run started."""
+    """Return updates and wall time, in seconds, of all stages of a run but the last."""
     paths = sorted(run.glob(f"{EARLIER}/checkpoint_last.pt"))
     counts = [updates_and_seconds(_read_checkpoint(path.parent)) for path in paths]
     return sum(updates for updates, _ in counts), sum(seconds for _, seconds in counts)

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from .systems import System, read_system
 
 NO_SEARCH = ("user-dir", "task", "batch-size", "remove-bpe")
-"""Options of fairseq-generate that ``fairseq_plugins translate`` has from elsewhere."""
+"""Options of fairseq-generate that ``fairseq-plugins translate`` sets itself."""
 FIT = 20.0
 """Validation BLEU from which the output reads as a translation of this kind of text."""
 GIST = 10.0

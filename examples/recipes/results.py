@@ -52,15 +52,15 @@ def show(study: Study) -> Dict[Path, str]:
 
 
 def unknown_figures(study: Study, page: str) -> Set[str]:
-    """Return the numbers in a study's finding that are no mean in its tables."""
+    """Return the numbers in a study's finding that are not among the means of its tables."""
     return find_figures(study.finding) - set(MEAN.findall(page))
 
 
 def show_analyses(study: Study, path: Path) -> Dict[Path, str]:
-    """Return the page of the tables in an archive, with the plots that lie beside it.
+    """Return the page of the tables in an archive, with the plots of ``docs/results``.
 
-    A long table is shown as its plot, and of a folder with a comparison that alone: the archive
-    has all tables.
+    A long table with a plot is shown as the plot alone. Of a folder with ``comparison.md`` only
+    that table is shown. The archive holds all tables.
     """
     name, members = path.name.removesuffix(archive.ENDING), archive.read(path)
     again = f"python -m examples.recipes.archive examples/results/{path.name} [MEMBER]"
@@ -114,7 +114,7 @@ def outputs_of(
         partial: leave out the runs that are not done.
 
     Raises:
-        ValueError: a run that is missing or has failed, an output that is not the scored one.
+        ValueError: a run is missing or has failed, or an output is not the one that was scored.
     """
     entries = {(entry["arm"], entry["pair"], entry["seed"]): entry for entry in ledger.finals()}
     contents = {}
@@ -135,10 +135,12 @@ def outputs_of(
 
 
 def publish(out: Path, partial: bool = False) -> List[Path]:
-    """Store ledger and outputs of a study; name figures of its finding that its tables lack.
+    """Store ledger and outputs of a study.
+
+    Figures of its finding that the new tables lack are printed to standard error.
 
     Raises:
-        ValueError: no folder of a study or, without ``partial``, one that is not finished.
+        ValueError: this is no folder of a study or, without ``partial``, a run is not done.
     """
     begun = read_json(out / "study.json")
     if not begun:
@@ -157,14 +159,14 @@ def publish(out: Path, partial: bool = False) -> List[Path]:
 
 
 def restore(name: str, out: Path) -> List[Path]:
-    """Write the published runs of today's code into the folder of a study.
+    """Write the published runs into the folder of a study, if today's code made them.
 
-    Those that are there are left alone. A run that starts from, or reads, what the study makes
-    itself (a teacher) is left out: made again, that is another one. Where every seed has its own,
-    the run is restored, and its start is not.
+    Runs that are in the folder are left alone. A run is left out if it uses an asset that the
+    study trains once for all seeds, such as a teacher: trained again, the asset would differ. A
+    run that uses an asset of its own seed is restored without the asset.
 
     Raises:
-        ValueError: no such runs.
+        ValueError: nothing is published, or other code made it.
     """
     study = read_study(STUDIES / f"{name}.yaml")
     ledger = Ledger(RESULTS / f"{name}.json")

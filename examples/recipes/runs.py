@@ -30,14 +30,14 @@ BFLOAT16 = tuple(
         r"^Features\b[^\n]*\bbf16\b",
     )
 )
-"""Lines by which Linux says that a CPU multiplies faster in bfloat16 than in float32.
+"""Patterns in ``/proc/cpuinfo`` of CPUs that multiply faster in bfloat16 than in float32.
 
-Intel's AVX512_BF16 without AMX is slower: 76 GFLOP/s against 115 were measured.
+Intel's AVX512_BF16 without AMX is slower: 76 GFLOP/s were measured, against 115 in float32.
 """
 
 
 def has_bfloat16() -> bool:
-    """Return whether this CPU multiplies faster in bfloat16 than in float32."""
+    """Return True if this CPU multiplies faster in bfloat16 than in float32."""
     if not PROCESSOR.is_file():
         return False
     text = PROCESSOR.read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ def has_bfloat16() -> bool:
 
 
 def options_of(device: str) -> Dict[str, Any]:
-    """Return the options of every command on a device: ``cpu``, or ``cuda``, which needs none."""
+    """Return the options that every command needs on a device, ``cpu`` or ``cuda``."""
     if device != "cpu":
         return {}
     return {"cpu": True} if has_bfloat16() else {"cpu": True, "bf16": None}
@@ -63,7 +63,7 @@ class Runs:
     Attributes:
         values: name -> what ``$NAME`` stands for in every command.
         word_lists: name -> words, of the values that are lists.
-        scored: notes on the splits that are scored, where files decide it.
+        scored: notes on which split is scored, for sets whose files decide it.
     """
 
     def __init__(self, study: Study, root: Path, data: str, device_options: Mapping[str, Any]):
@@ -92,7 +92,7 @@ class Runs:
                 self.values[name] = self.asset(name)
 
     def fill(self, text: str, **more_values: Any) -> str:
-        """Fill a path in: ``$root``, ``$data``, values and assets, and ``more_values``.
+        """Replace ``$NAME`` in a path by its entry in ``values`` or ``more_values``.
 
         Raises:
             RecipeError: a ``$NAME`` without a value.
@@ -100,7 +100,7 @@ class Runs:
         return _substitute(text, {**self.values, **more_values})
 
     def _is_used(self, name: str) -> bool:
-        """Return whether options of decoding in a direction of the study name a value."""
+        """Return True if an output's options of decoding, in any direction, name a value."""
         for arm in self.study.arms:
             for pair in self.study.directions:
                 if any(f"${name}" in str(arm.options(stem, pair)) for stem in arm.outputs):
@@ -108,7 +108,7 @@ class Runs:
         return False
 
     def script(self, text: str, values: Optional[Mapping[str, Any]] = None) -> str:
-        """Fill commands for bash in: each value becomes one word, each list one word per item.
+        """Replace ``$NAME`` in commands for bash by one word, or for a list by one word per item.
 
         Args:
             text: the commands. A ``$NAME`` must not stand within quotation marks of their own.
@@ -125,13 +125,13 @@ class Runs:
     # ---- Assets. ----
 
     def asset(self, name: str, seed: Optional[int] = None) -> str:
-        """Return the path of an asset: given, made by commands, or trained.
+        """Return the path of an asset, whether it is given, made by commands, or trained.
 
-        A trained one is a checkpoint, or the folder of a masked LM.
+        A trained asset is a checkpoint, or the folder of a masked LM.
 
         Args:
             name: of the asset.
-            seed: of the runs that need it; it counts where each seed has an asset of its own.
+            seed: of the run that uses it; ignored unless each seed has an asset of its own.
         """
         entry = self.study.assets[name]
         if "system" not in entry:
@@ -141,7 +141,7 @@ class Runs:
         return folder if self._is_masked_lm(name) else f"{folder}/model.pt"
 
     def place(self, name: str, seed: Optional[int] = None) -> str:
-        """Return an asset's part of the names of folders: its name, and its seed if it has one."""
+        """Return the subfolder of an asset: its name, and its seed if each seed has its own."""
         return f"{name}/seed{seed}" if self.study.each_seed(name) else name
 
     def trained(self) -> List[Tuple[str, Optional[int]]]:
@@ -154,7 +154,7 @@ class Runs:
         return trainings
 
     def marker(self, name: str, seed: Optional[int] = None) -> str:
-        """Return the file whose presence says that an asset is finished."""
+        """Return the file that exists once an asset is finished."""
         path = self.asset(name, seed)
         return f"{path}/config.json" if self._is_masked_lm(name) else path
 
@@ -177,10 +177,10 @@ class Runs:
         return training(stage, values, entry["limits"], folder, self.device_options)
 
     def asset_command(self, name: str, seed: Optional[int] = None) -> str:
-        """Build the command that makes an asset of its training.
+        """Build the command that makes an asset of the checkpoint of its training.
 
-        A masked LM is exported. Of other models the average of one checkpoint is taken, which
-        records no hours of training.
+        A masked LM is exported. Another model is averaged over its one checkpoint: the result
+        has the same weights, without the training time that a checkpoint records.
         """
         entry, place = self.study.assets[name], self.place(name, seed)
         checkpoint = f"train/{place}/checkpoint_{entry.get('checkpoint', 'last')}.pt"
@@ -197,7 +197,7 @@ class Runs:
     # ---- Runs. ----
 
     def of(self, job: Job) -> Dict[str, Any]:
-        """Return what ``$NAME`` stands for in the commands of a run, but for ``$start``."""
+        """Return name -> what ``$NAME`` stands for in the commands of a run, without ``$start``."""
         source, _, target = job.pair.partition("-")
         values = {**self.values, "source": source, "target": target, "seed": job.seed}
         for name in self.study.assets:
@@ -266,7 +266,7 @@ def _substitute(text: str, values: Mapping[str, Any]) -> str:
 
 
 def find_scored_split(path: Path) -> str:
-    """Return ``test`` if a test file has a second column, its labels, else ``valid``."""
+    """Return ``test`` if a test file has labels, which are its second column, else ``valid``."""
     if not path.is_file():
         return "valid"
     with open(path, encoding="utf-8", errors="replace") as file:
@@ -308,7 +308,7 @@ def training(
 
 
 def _count_updates(system: System, limits: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return what ``$updates``, ``$warmup``, ``$epochs`` and ``$interval`` stand for."""
+    """Return name -> value of ``$updates``, ``$warmup``, ``$epochs`` and ``$interval``."""
     updates = limits.get("updates")
     warmup = system.warmup_updates(updates) if updates else system.warmup_most
     interval = max(1, updates // VALIDATIONS) if updates else INTERVAL

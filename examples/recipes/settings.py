@@ -5,12 +5,9 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Set, Tuple
 
-import jsonschema
-import yaml
-
 from data_prep.files import sha256
 
-from .systems import HERE, RecipeError
+from .systems import RecipeError, find_fault
 
 LEAST_LINES = 1000
 HELD_OUT = 1000
@@ -62,7 +59,7 @@ class Settings(NamedTuple):
         return TOKENIZERS.get(re.split("[_-]", self.target)[0], "13a")
 
     def record(self) -> Dict[str, Any]:
-        """Return the content of ``settings.json``; hashes stand for the text, which may move."""
+        """Return the content of ``settings.json``, with hashes of the texts instead of paths."""
         files = (self.source_file, self.target_file)
         hashes = [sha256(path) for path in files]
         return {
@@ -76,10 +73,10 @@ class Settings(NamedTuple):
 def check_folder(run: Settings, folder: Path) -> None:
     """Compare the settings with those that a folder was begun with.
 
-    The hours count once they are divided.
+    The hours are compared as soon as a plan divides them.
 
     Raises:
-        RecipeError: other settings, whose finished steps would be taken for this run's.
+        RecipeError: the settings differ, so the finished steps in the folder are of another run.
     """
     file, plan = folder / "settings.json", folder / "plan.json"
     if not file.is_file():
@@ -102,7 +99,9 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         RecipeError: a setting that is missing or wrong; names it, its value and what is valid.
     """
     entries = {name: config[name] for name in config if config[name] not in (None, "")}
-    _check_schema(entries)
+    fault = find_fault(entries, "translator", "settings")
+    if fault:
+        raise RecipeError(fault)
     source, target = Path(entries["source"]), Path(entries["target"])
     lines, characters = _read_text("SRC", source)
     target_lines, target_characters = _read_text("TGT", target)
@@ -127,15 +126,6 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     )
 
 
-def _check_schema(config: Mapping[str, Any]) -> None:
-    rules = yaml.safe_load((HERE / "schema.yaml").read_text(encoding="utf-8"))["translator"]
-    errors = jsonschema.Draft202012Validator(rules).iter_errors(config)
-    error = jsonschema.exceptions.best_match(errors)
-    if error is not None:
-        setting = ".".join(map(str, error.absolute_path)) or "settings"
-        raise RecipeError(f"{setting}: {error.message}")
-
-
 def _check_languages(source: Path, target: Path) -> None:
     """Raise RecipeError unless the endings of the files are two languages."""
     languages = [path.suffix[1:] for path in (source, target)]
@@ -158,7 +148,7 @@ def _check_masked_lm(folder: Optional[Path]) -> None:
 
 
 def _read_text(name: str, path: Path) -> Tuple[int, Set[str]]:
-    """Return number of lines and set of characters; text that is not UTF-8 is reported later."""
+    """Return the number of lines and the set of characters; a later step refuses invalid UTF-8."""
     if not path.is_file():
         raise RecipeError(f"{name} {path}: no such file")
     lines, characters = 0, set()

@@ -16,7 +16,7 @@ REFUSED = "Refused:"
 
 
 class Claim(NamedTuple):
-    """A difference that a study tests: ``better`` and ``worse`` are pairs of arm and output."""
+    """A hypothesis: one output scores better than another; each is an (arm, output)."""
 
     better: Tuple[str, str]
     worse: Tuple[str, str]
@@ -81,7 +81,7 @@ class Study(NamedTuple):
 
     @property
     def by_updates(self) -> bool:
-        """Return whether updates alone limit a final run, not minutes."""
+        """Return True if a final run is limited by updates or epochs alone, not by minutes."""
         return "minutes" not in self.budget["final"]
 
     @property
@@ -90,7 +90,7 @@ class Study(NamedTuple):
         return [note for note in self.notes if note.startswith(REFUSED)]
 
     def each_seed(self, asset: str) -> bool:
-        """Return whether every seed has an asset of its own."""
+        """Return True if each seed has this asset of its own."""
         return bool(self.assets[asset].get("each_seed"))
 
     def target(self, pair: str) -> str:
@@ -119,10 +119,10 @@ class Study(NamedTuple):
         return out / Template(self.set["reference"]).substitute(values)
 
     def settings(self) -> Dict[str, Any]:
-        """Return what the files contribute to a result, a part of the digest of the code.
+        """Return the part of the study that results depend on; it enters the digest of the code.
 
-        Seeds, claims and texts may change freely. The constants None and ``tests`` belong to the
-        format of version 0.1.0: without them published runs would count as runs of other code.
+        Seeds, claims and texts are no part of it. The constants None and ``tests`` stay from an
+        earlier format: without them the digests of published runs would change.
         """
         arms = {}
         for arm in self.arms:
@@ -190,10 +190,14 @@ def slug(name: str) -> str:
 
 
 def read_study(path: Path) -> Study:
-    """Read and check the study of that name in that folder, a file or a variant in one.
+    """Read and check a study.
+
+    Args:
+        path: FOLDER/NAME.yaml, where NAME is a file of the folder or a variant in one.
 
     Raises:
-        RecipeError: keys, systems, sets, grids of different size, claims about what is not there.
+        RecipeError: an unknown key, system or set, grids of different sizes, or a claim about an
+            output that no arm has.
     """
     content = _merge_chain(path)
     own_sets = path.resolve().parent.parent / "sets"
@@ -229,7 +233,7 @@ def read_study(path: Path) -> Study:
 
 
 def _read_claims(path: Path, entries: Sequence[Any], arms: Sequence[Arm]) -> Tuple[Claim, ...]:
-    """Read the claims. Raises RecipeError: one about an arm or output that is not there."""
+    """Read the claims. Raises RecipeError if a claim names no output of an arm."""
     valid = sorted([arm.name, stem] for arm in arms for stem in arm.outputs)
     claims = []
     for entry in entries:
@@ -267,7 +271,7 @@ def _check_scoring(
     set_content: Mapping[str, Any],
     arms: Sequence[Arm],
 ) -> None:
-    """Raise RecipeError where metrics, outputs and the reference do not belong together."""
+    """Raise RecipeError unless metrics, outputs and the set's reference fit together."""
     metrics, directions = content.get("metrics"), content["directions"]
     if metrics is None and "reference" not in set_content:
         name = content["set"]
@@ -287,7 +291,7 @@ def _check_values(
     content: Mapping[str, Any],
     set_content: Mapping[str, Any],
 ) -> None:
-    """Raise RecipeError where a study gives values that the set does not have."""
+    """Raise RecipeError if a study sets values that its set does not have."""
     valid = set_content.get("values", {})
     unknown = ", ".join(sorted(set(content.get("values", {})) - set(valid)))
     if unknown:
@@ -295,7 +299,7 @@ def _check_values(
 
 
 def _check_assets(path: Path, assets: Mapping[str, Any]) -> None:
-    """Raise RecipeError where an asset of all seeds would be made of one that every seed has."""
+    """Raise RecipeError if an asset for all seeds would be made of an asset of each seed."""
     for name, entry in assets.items():
         for origin in (entry.get("start"), *entry.get("needs", ())):
             if assets.get(origin, {}).get("each_seed") and not entry.get("each_seed"):
@@ -304,7 +308,7 @@ def _check_assets(path: Path, assets: Mapping[str, Any]) -> None:
 
 
 def _merge_chain(path: Path) -> Dict[str, Any]:
-    """Merge a study with those it is like, without their texts."""
+    """Merge a study with those it is like; of their :data:`TEXTS` nothing is taken over."""
     merged: Dict[str, Any] = {}
     for entry in read_chain(path.stem, path.parent, "study"):
         merged = {key: merged[key] for key in merged if key not in TEXTS}

@@ -81,10 +81,20 @@ def check(content: Any, schema: str, path: Path) -> None:
     Raises:
         RecipeError: an unknown key or a wrong value, with file and key.
     """
+    fault = find_fault(content, schema, "the file")
+    if fault:
+        raise RecipeError(f"{path}: {fault}")
+
+
+def find_fault(content: Any, schema: str, title: str) -> str:
+    """Return key and message of what breaks a part of ``schema.yaml``; empty if nothing does.
+
+    ``title`` stands for the key if the fault is in the content as a whole.
+    """
     error = jsonschema.exceptions.best_match(_read_validators()[schema].iter_errors(content))
-    if error is not None:
-        key = ".".join(map(str, error.absolute_path)) or "the file"
-        raise RecipeError(f"{path}: {key}: {error.message}")
+    if error is None:
+        return ""
+    return f"{'.'.join(map(str, error.absolute_path)) or title}: {error.message}"
 
 
 def read_system(name: str, folder: Path = FOLDER) -> System:
@@ -111,7 +121,7 @@ def read_system(name: str, folder: Path = FOLDER) -> System:
 
 
 def find(name: str, folder: Path, schema: str) -> Tuple[Path, Dict[str, Any]]:
-    """Return path and content of a file or of a variant, which is ``like`` its file.
+    """Return path and content of a file or of a variant; a variant is ``like`` its file.
 
     Raises:
         RecipeError: neither a file nor a variant has that name.
@@ -175,7 +185,7 @@ def read_chain(name: str, folder: Path, schema: str) -> List[Dict[str, Any]]:
 
 
 def _merge_chain(name: str, folder: Path) -> Dict[str, Any]:
-    """Merge a system with those it is like; ``section: {}`` empties a section."""
+    """Merge a system with those it is like, option by option; ``section: {}`` empties a section."""
     merged: Dict[str, Any] = {kind: {} for kind in SECTIONS}
     for entry in read_chain(name, folder, "system"):
         sections = {kind: {**merged[kind], **entry.get(kind, {})} for kind in SECTIONS}

@@ -20,8 +20,8 @@ def render(study: Study, ledger: Ledger, today: str, published: bool = True) -> 
         study: the study.
         ledger: its runs.
         today: digest of the checkout's code.
-        published: whether the page lies with its plot in ``docs/results`` and begins with the
-            finding; else it lies beside ``ledger.json`` and ``plot.svg``.
+        published: True = the page of ``docs/results``, which begins with the finding; False = the
+            page beside ``ledger.json`` and ``plot.svg``.
     """
     finals = ledger.finals()
     scored = any(entry.get("outputs") for entry in finals)
@@ -66,7 +66,7 @@ def name_score(study: Study) -> str:
 
 
 def name_updates(finals: Entries) -> str:
-    """Return what validation is shown over: of several stages, the last one alone is validated."""
+    """Name the updates of validation curves, which are those of the last stage."""
     has_stages = any(entry.get("earlier_updates") for entry in finals)
     return "updates of the last stage" if has_stages else "updates"
 
@@ -137,7 +137,7 @@ def _describe_budget(study: Study) -> str:
 
 
 def _tabulate_scores(study: Study, finals: Entries) -> str:
-    """Return a table: arm and output down; direction and seed across, with mean and deviation."""
+    """Return a table of test scores by arm and output (rows), and direction and seed (columns)."""
     columns = ["system", "decoding"]
     for pair in study.directions:
         columns += [f"{pair}, seed {seed}" for seed in study.seeds] + [f"{pair}, mean ± sd"]
@@ -156,9 +156,9 @@ def _tabulate_scores(study: Study, finals: Entries) -> str:
 
 
 def _tabulate_measures(study: Study, finals: Entries) -> str:
-    """Return a table: arm and output down; direction and measure across.
+    """Return a table of other measures by arm and output (rows), and direction (columns).
 
-    The measures are lengths, whose part in a score BLEU hides, and other scores.
+    They are BLEU and chrF, without the score of the study, and the length ratio.
     """
     titles = {"bleu": TITLES["bleu"], "chrf": TITLES["chrf"], "length_ratio": "length ratio"}
     titles.pop(study.score, None)
@@ -179,7 +179,7 @@ def _tabulate_measures(study: Study, finals: Entries) -> str:
 
 
 def _tabulate_validations(study: Study, finals: Entries) -> List[str]:
-    """Return a table per direction: arm down, updates across, mean and deviation over the seeds."""
+    """Return a table per direction: validation BLEU by arm (rows) and updates (columns)."""
     parts = []
     for pair in study.directions:
         scores: Dict[str, Dict[int, List[float]]] = {}
@@ -198,7 +198,7 @@ def _tabulate_validations(study: Study, finals: Entries) -> List[str]:
 
 
 def _tabulate_subsets(study: Study, finals: Entries) -> List[str]:
-    """Return a table per direction: arm and output down, subsets across, mean over the seeds."""
+    """Return a table per direction: test scores by arm and output (rows) and subset (columns)."""
     parts = []
     for pair in study.directions:
         scores = {}
@@ -229,12 +229,13 @@ def _format_mean(numbers: Sequence[float]) -> str:
 def _tabulate_claims(study: Study, ledger: Ledger) -> str:
     """Return the table of the claims, with the rule of its verdicts.
 
-    A claim is shown if the sign agrees in every seed, at least three, and p < 0.05 after Holm's
-    correction over the page. p is that of a paired t-test over the seeds where the study has
-    metrics. Else every seed has one of a paired bootstrap, and the second largest counts: one seed
-    may have none. These are two-sided and the signs must agree. So without a true difference one
-    of two seeds has a small p, and the sign of the others, with at most the level's probability,
-    whether they depend on each other or not.
+    A claim is shown if all seeds, at least three, have the same sign and p < 0.05 after Holm's
+    correction over the page. In a study with metrics p is that of a paired t-test over the seeds.
+    Elsewhere each seed has the p of a paired bootstrap, and the second largest p counts.
+
+    The second largest keeps the level: if it is small, then at least one of any two seeds has a
+    small p. Without a true difference a seed has a small two-sided p and the claimed sign with
+    half the level's probability, so one of two seeds with at most the level, independent or not.
     """
     table = outcomes(study, ledger)
     corrected = holm([outcome.p_value() for outcome in table.values()])
@@ -265,7 +266,7 @@ def _name_claim(study: Study, claim: Claim) -> str:
 
 
 def _tabulate_runs(study: Study, ledger: Ledger) -> str:
-    """Return a row per point of a grid and direction; cells list the seeds in their order."""
+    """Return a table with a row per direction and point of a grid; cells list all seeds."""
     groups: Dict[str, List[Any]] = {}
     for entry in sorted(ledger.runs(), key=lambda run: int(run["seed"])):
         groups.setdefault(entry["key"].rpartition("/")[0], []).append(entry)
@@ -278,7 +279,7 @@ def _tabulate_runs(study: Study, ledger: Ledger) -> str:
 
 
 def _list_cells(study: Study, key: str, entries: Entries, is_timed: bool) -> List[str]:
-    """Return the cells of the runs that differ by seed alone."""
+    """Return the cells of a row, whose runs differ by seed alone."""
     unfinished = [entry for entry in entries if entry["status"] != "done"]
     states = [f"(seed {entry['seed']}: {entry['status']})" for entry in unfinished]
     best = [best_validation(entry, study.metric(entry["pair"])) for entry in entries]

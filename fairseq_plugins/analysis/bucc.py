@@ -6,7 +6,7 @@ from ..ops.neighbours import Matches
 from .text import read_lines
 
 Gold = Set[Tuple[int, int]]
-"""True pairs of the numbers of two sentences."""
+"""True translation pairs: number of a first sentence, number of its second sentence."""
 
 
 class Mined(NamedTuple):
@@ -49,10 +49,11 @@ def read_gold(
 
     Args:
         first, second: ids of the two sides.
-        skip_unknown: leave out pairs with an unknown id (after ``--limit``), else refuse them.
+        skip_unknown: leave out pairs with an unknown id, as ``--limit`` makes them; else they are
+            an error.
 
     Raises:
-        ValueError: a line of another form, an id that no sentence has, or no pair at all.
+        ValueError: a malformed line, an id that no sentence has, or no pair at all.
     """
     first_numbers = {name: number for number, name in enumerate(first)}
     second_numbers = {name: number for number, name in enumerate(second)}
@@ -75,9 +76,9 @@ def read_gold(
 def mine(matches: Matches) -> List[Mined]:
     """Choose one-to-one pairs from the best partners in both directions, best first.
 
-    Candidates are each sentence of either side with its best partner. From the best score down, a
-    candidate becomes a pair if neither sentence has a partner yet; equal scores go by the numbers
-    of the sentences.
+    The candidates are each sentence of either side with its best partner. They are taken by score,
+    best first, and a candidate becomes a pair if neither sentence has a partner yet. Ties are
+    broken by the numbers of the sentences.
 
     Source: Artetxe and Schwenk 2019, section 3.2 (max. score).
     """
@@ -105,10 +106,9 @@ def quality(mined: Sequence[Mined], gold: Gold, threshold: float) -> Quality:
 
 
 def best_threshold(mined: Sequence[Mined], gold: Gold) -> float:
-    """Find the threshold with the largest F1 on these pairs, the highest of equally good ones.
+    """Find the threshold with the largest F1 on these pairs, the highest one if several tie.
 
-    It lies halfway between the worst score above it and the best one below it. Equal scores stay
-    on one side of it.
+    It lies halfway between two neighbouring scores, or at the lowest score if all pairs count.
 
     Args:
         mined: pairs of :func:`mine`, best first.
@@ -132,5 +132,6 @@ def best_threshold(mined: Sequence[Mined], gold: Gold) -> float:
 
 
 def _quality(correct: int, count: int, gold: int) -> Quality:
+    """Score ``count`` mined pairs, of which ``correct`` are among the ``gold`` true pairs."""
     precision = correct / count if count else 0.0
     return Quality(precision, correct / gold, 2 * correct / (count + gold))

@@ -5,8 +5,8 @@
 
 Two models are compared on the same texts, languages of one model on parallel lines. A vector is the
 mean over all tokens of a sentence but padding, special symbols included. Layer 0 is the embedding's
-output. The floor of an estimate is the largest of those with the sentences of one side in random
-order: an estimate that is not above its floor shows nothing.
+output. The floor of an estimate is the largest CKA over random orders of one side's sentences: an
+estimate that is not above its floor shows no similarity.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from ..own_commands import forward
 from . import plots
 from .pretrained import Pretrained, pick_device, vector_folder
 from .report import Progress, names_of_sides, say, table, write_json
-from .text import named_files, read_lines, row_parallel
+from .text import check_parallel, named_files, read_lines
 from .vectors import LayerVectors, read_vectors
 
 logger = logging.getLogger(__name__)
@@ -45,11 +45,11 @@ class Row(NamedTuple):
 
     def cells(self) -> List[Any]:
         """Return the cells of a row of the table."""
-        layer, width = (str(a) if a == b else f"{a} × {b}" for a, b in (self.layers, self.widths))
         cka = self.cka
-        floors = [max(floor, default="none") for floor in (cka.floor_biased, cka.floor_unbiased)]
-        estimates = [cka.biased, floors[0], cka.unbiased, floors[1]]
-        return [" × ".join(self.text), layer, self.sentences, width, *estimates]
+        biased = [cka.biased, max(cka.floor_biased, default="none")]
+        unbiased = [cka.unbiased, max(cka.floor_unbiased, default="none")]
+        head = [" × ".join(self.text), _join(self.layers), self.sentences, _join(self.widths)]
+        return [*head, *biased, *unbiased]
 
     def numbers(self) -> Dict[str, Any]:
         """Return the entry of the JSON file."""
@@ -63,6 +63,11 @@ class Row(NamedTuple):
 
 
 COLUMNS = ("text", "layer", "n", "C", "biased", "its floor", "unbiased", "its floor")
+
+
+def _join(numbers: Tuple[int, int]) -> str:
+    """Format the numbers of two sides, equal ones once."""
+    return " × ".join(map(str, dict.fromkeys(numbers)))
 
 
 class Side(NamedTuple):
@@ -84,13 +89,14 @@ def compare_models(
 
     Args:
         first, second: vectors of the same sentences.
-        all_layers: compare each layer with each, else layers of equal numbers.
+        all_layers: compare each layer of the first with each of the second; else only layers of
+            the same number.
         names: of the models.
         options: of ``ops.cka.cka_of_pairs``.
 
     Raises:
-        ValueError: other languages, other numbers of sentences or, without ``all_layers``, of
-            layers.
+        ValueError: the models differ in languages, in numbers of sentences or, without
+            ``all_layers``, in layers.
     """
     if set(first) != set(second):
         raise ValueError(
@@ -115,7 +121,9 @@ def compare_models(
 
 
 def compare_languages(texts: Texts, name: str, **options: Any) -> Iterator[Row]:
-    """Compute CKA of every two languages in each layer of a model; see :func:`compare_models`.
+    """Compute CKA of each pair of languages in each layer of a model.
+
+    ``options`` are those of :func:`compare_models`.
 
     Raises:
         ValueError: fewer than two languages, or texts that are not parallel.
@@ -146,7 +154,7 @@ def _rows(
 
 
 def warn_of_small(rows: Sequence[Row]) -> None:
-    """Warn of texts with so few sentences that the biased estimate means little."""
+    """Warn of rows with n ≤ C sentences, where biased CKA is near 1 for any vectors."""
     sizes = {(row.sentences, max(row.widths)) for row in rows}
     for sentences, width in sorted(sizes):
         if sentences <= width:
@@ -164,7 +172,7 @@ Estimates = Dict[Tuple[Tuple[str, ...], Tuple[int, int]], Cka]
 
 
 def draw(path: str, rows: Sequence[Row], all_layers: bool, title: str) -> None:
-    """Draw lines over the layers; heat maps if there are all pairs of layers or many languages."""
+    """Draw lines over the layers, or heat maps for all pairs of layers or for many languages."""
     texts = list(dict.fromkeys(row.text for row in rows))
     layers = list(dict.fromkeys(row.layers[0] for row in rows))
     estimates = {(row.text, row.layers): row.cka for row in rows}
@@ -190,7 +198,7 @@ def _map_of_layers(
     second_layers: Sequence[int],
     estimates: Estimates,
 ) -> plots.HeatMap:
-    """Arrange unbiased estimates of a text: layers of the first model down, the second across."""
+    """Arrange unbiased estimates of a text: first model's layers in rows, second's in columns."""
     values = [[estimates[text, (a, b)].unbiased for b in second_layers] for a in layers]
     names = [str(layer) for layer in layers], [str(layer) for layer in second_layers]
     return plots.HeatMap(" × ".join(text), *names, values)
@@ -208,7 +216,7 @@ def _map_of_languages(layer: int, languages: Sequence[str], estimates: Estimates
 def _panel(
     kind: str, texts: Sequence[Tuple[str, ...]], layers: Sequence[int], estimates: Estimates
 ) -> plots.Panel:
-    """Collect the estimates of a kind over the layers, with their floors."""
+    """Collect estimates over the layers, with floors; ``kind``: ``unbiased`` or ``biased``."""
     lines = []
     for text in texts:
         values = [estimates[text, (layer, layer)] for layer in layers]
@@ -233,20 +241,20 @@ class NamedTexts(NamedTuple):
 
 
 def gather(args: argparse.Namespace, folder: str) -> List[NamedTexts]:
-    """Read or compute the vectors of one or two models.
+    """Read the vectors of one or two models, or compute them and store them in ``folder``.
 
     Raises:
-        ValueError: an unusable combination of options.
+        ValueError: options that exclude each other, or one that is missing.
     """
     if args.vectors or args.vectors_b:
-        return _read_all(args)
+        return _read_vector_files(args)
     if not 1 <= len(args.models) <= 2 or not args.text:
         count = len(args.models)
         raise ValueError(f"one or two models and --text LANG=FILE … are needed; got {count} models")
     files = named_files(args.text, "--text")
     lines = {language: read_lines(path, args.limit) for language, path in files.items()}
     if len(args.models) == 1:
-        row_parallel(lines, "--text")
+        check_parallel(lines, "--text")
     for text in lines.values():
         check_count(len(text))
     models: List[NamedTexts] = []
@@ -262,23 +270,19 @@ def gather(args: argparse.Namespace, folder: str) -> List[NamedTexts]:
     return models
 
 
-def _read_all(args: argparse.Namespace) -> List[NamedTexts]:
-    """Map the files of ``--vectors`` and ``--vectors-b``."""
+def _read_vector_files(args: argparse.Namespace) -> List[NamedTexts]:
+    """Memory-map the files of ``--vectors`` and ``--vectors-b``, as models A and B."""
     if args.models or args.text or not args.vectors:
         raise ValueError(
             "--vectors and --vectors-b take the place of models and --text; valid: one or the other"
         )
     models = []
-    for name, items, option in (
-        ("A", args.vectors, "--vectors"),
-        ("B", args.vectors_b, "--vectors-b"),
-    ):
+    sides = (("A", "--vectors", args.vectors), ("B", "--vectors-b", args.vectors_b))
+    for name, option, items in sides:
         if items:
-            files = named_files(items, option)
-            texts = {
-                language: read_vectors(path, option).limited(args.limit)
-                for language, path in files.items()
-            }
+            texts: Texts = {}
+            for language, path in named_files(items, option).items():
+                texts[language] = read_vectors(path, option).limited(args.limit)
             models.append(NamedTexts(name, texts))
     return models
 

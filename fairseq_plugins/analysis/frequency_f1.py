@@ -22,14 +22,17 @@ from ..own_commands import forward
 from ..scoring.words import words
 from . import plots
 from .report import named_paths, say, table, write_json, write_tsv
-from .text import read_lines, row_parallel
+from .text import check_parallel, read_lines
 
 ALL = "all"
 CHUNK = 64
 """Bootstrap samples that are drawn at a time."""
 
 Counts = np.ndarray
-"""(N sentences, K buckets and their total, 3) int64: matched, in the output, in the reference."""
+"""(N sentences, K buckets and all words, 3) int64.
+
+The last dimension counts the matched words, those of the output and those of the reference.
+"""
 
 
 class Score(NamedTuple):
@@ -47,8 +50,8 @@ class Score(NamedTuple):
     recall: Optional[float]
     f1: Optional[float]
     span: Optional[Tuple[float, float]]  # 95 % interval of f1
-    difference: Optional[float]  # of f1 to that of the first output
-    p: Optional[float]  # of the difference; None for the first output and if a score is missing
+    difference: Optional[float]  # f1 minus that of the first output; None for the first itself
+    p: Optional[float]  # of the difference
 
 
 def labels_of(edges: Sequence[int]) -> List[str]:
@@ -77,14 +80,12 @@ def count_matches(
     Args:
         output, reference: words of the same N sentences.
         frequencies: occurrences of a word in the training text; absent words have 0.
-        edges: a word is in the bucket whose number is that of the edges that are not above its
-            frequency.
+        edges: ascending. The bucket of a word is the number of edges that its frequency reaches.
 
     Returns:
         (N, len(edges) + 2, 3); the last bucket holds all words.
 
-    Source: CSR section V-B and Table VII, after the F-measure of words of Neubig et al. 2019
-    (compare-mt).
+    Source: CSR section V-B and Table VII; the word F-measure of compare-mt (Neubig et al. 2019).
     """
     rows = []
     for ours, theirs in zip(output, reference):
@@ -106,7 +107,7 @@ def f1_of(sums: np.ndarray) -> np.ndarray:
 
 
 def resample(counts: Sequence[Counts], samples: int, seed: int) -> np.ndarray:
-    """Compute F1 of bootstrap samples; every output is resampled with the same sentences.
+    """Compute F1 of bootstrap samples of the sentences, which are the same for every output.
 
     Returns (outputs, samples, buckets).
     """
@@ -117,6 +118,7 @@ def resample(counts: Sequence[Counts], samples: int, seed: int) -> np.ndarray:
     for start in range(0, samples, CHUNK):
         size = min(CHUNK, samples - start)
         shares = np.full(sentences, 1 / sentences)
+        # (size, N): how often a sample holds each sentence.
         draws = generator.multinomial(sentences, shares, size=size).astype(np.float64)
         chunks.append([f1_of((draws @ output).reshape(size, -1, 3)) for output in flat])
     return np.concatenate(chunks, axis=1)
@@ -125,10 +127,11 @@ def resample(counts: Sequence[Counts], samples: int, seed: int) -> np.ndarray:
 def p_value(differences: np.ndarray, observed: float) -> Optional[float]:
     """Compute the two-sided p of a paired bootstrap.
 
-    p is the share of samples that lie as far from their mean as the observed difference from 0.
+    p is the share of samples that lie further from the samples' mean than ``observed`` from 0.
 
     Args:
         differences: (samples,); NaN if a sample has no word of the bucket.
+        observed: difference on the whole text.
 
     Source: Riezler and Maxwell 2005, as sacreBLEU computes it.
     """
@@ -141,11 +144,12 @@ def p_value(differences: np.ndarray, observed: float) -> Optional[float]:
 def score(
     counts: Mapping[str, Counts], labels: Sequence[str], samples: int, seed: int
 ) -> List[Score]:
-    """Score every output in every bucket; differences are to the first output.
+    """Score every output in every bucket, and compare it with the first output.
 
     Args:
         counts: output -> its counts.
         labels: of the buckets, that of all words last.
+        samples, seed: of the bootstrap.
     """
     resampled = resample(list(counts.values()), samples, seed)
     rows: List[Score] = []
@@ -153,7 +157,7 @@ def score(
         for place, label in enumerate(labels):
             matched, produced, expected = (int(count) for count in output.sum(0)[place])
             f1 = _number(f1_of(output.sum(0)[place]))
-            first = rows[place].f1 if number else f1
+            first = rows[place].f1 if number else f1  # the first rows are the first output's
             draws = resampled[number, :, place]
             difference = p = None
             if number and f1 is not None and first is not None:
@@ -194,7 +198,7 @@ SCORE_COLUMNS = ("precision", "recall", "F1", "95 %", "difference", "p")
 
 
 def render(rows: Sequence[Score]) -> str:
-    """Format the table of F1 as the paper's Table VII has it, then all numbers."""
+    """Format a table of F1 in the form of the paper's Table VII, and one of all numbers."""
     labels = list(dict.fromkeys(row.bucket for row in rows))[::-1]
     f1 = {(row.output, row.bucket): _percent(row.f1) for row in rows}
     outputs = dict.fromkeys(row.output for row in rows)
@@ -243,7 +247,7 @@ def work(args: argparse.Namespace) -> None:
         raise ValueError(f"--output {reference}=…: valid: another name")
     texts = {reference: read_lines(args.reference)}
     texts.update((name, read_lines(path)) for name, path in outputs.items())
-    row_parallel(texts, "--output")
+    check_parallel(texts, "--output")
 
     def split(lines: Iterable[str]) -> List[List[str]]:
         """Split lines into words."""

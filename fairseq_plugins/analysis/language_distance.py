@@ -26,7 +26,7 @@ from . import plots
 from .pretrained import FORMATS, PretrainedText
 from .report import named_paths, say, short_names, table, write_json, write_tsv
 from .sequence_models import read_sequence_model
-from .text import read_lines, row_parallel
+from .text import check_parallel, read_lines
 from .vectors import last_token_vectors
 
 MBART_TASKS = (
@@ -54,7 +54,7 @@ class PretrainedSequenceModel(PretrainedText):
 
     Attributes:
         model: of fairseq, in evaluation mode, on the device.
-        task: of its training; None if its file does not tell.
+        task: name of the task that trained it; None if its file does not tell.
     """
 
     def _build(self, file: PretrainedFile, path: str) -> int:
@@ -64,7 +64,9 @@ class PretrainedSequenceModel(PretrainedText):
 
     def _format(self, family: str) -> str:
         is_open = self._setting("input-format") is None and family not in FORMATS
-        return "mbart" if is_open and self.task in MBART_TASKS else super()._format(family)
+        if is_open and self.task in MBART_TASKS:
+            return "mbart"
+        return super()._format(family)
 
     def embeddings(self, lines: Sequence[str], language: str) -> Tensor:
         """Compute the embeddings (N, C) float32 of the sentences of a language."""
@@ -96,9 +98,9 @@ COLUMNS = ("model", "n", "C", "D", "D/√n", "any two", "ratio")
 
 
 def models_of(items: Sequence[str]) -> Dict[str, str]:
-    """Parse ``MODEL`` or ``NAME=MODEL`` into name -> path.
+    """Parse items of the form ``MODEL`` or ``NAME=MODEL`` into name -> path.
 
-    A path that exists is never cut at its ``=``.
+    A MODEL without a name gets the end of its path. An existing path is never cut at its ``=``.
 
     Raises:
         ValueError: a name twice.
@@ -122,7 +124,7 @@ def work(args: argparse.Namespace) -> None:
     source_lines = read_lines(args.source, args.sentences)
     target_lines = read_lines(args.target, args.sentences)
     texts = {"--source": source_lines, "--target": target_lines}
-    row_parallel(texts, "--source and --target")
+    check_parallel(texts, "--source and --target")
     rows: List[Distance] = []
     for name, path in models.items():
         model = PretrainedSequenceModel(path, name, args)

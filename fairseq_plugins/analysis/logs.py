@@ -17,7 +17,7 @@ UPDATES = "num_updates"
 INNER = "train_inner"
 
 _TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)")
-_START = re.compile(r"fairseq_cli\.train\W.*\{'_name': None, 'common':")
+_START = re.compile(r"fairseq_cli\.train\W.*\{'_name': None, 'common':")  # of an attempt
 _JSON = re.compile(r"(?:^|[|-] )(\{\".*\})\s*$")
 _PREFIX = re.compile(rf'"(?:([^"]+)_)?{UPDATES}":')
 _SUBSET = re.compile(r"\| (?P<subset>[^|]+) \| (?P<stats>\{.*\})\s*$")
@@ -33,8 +33,8 @@ class Point(NamedTuple):
 
     updates: int
     minutes: Optional[float]
-    """Minutes of running until then, without the time between an attempt's last results and the
-    start of the next attempt; None if the log has no times."""
+    """Running time so far. The time from an attempt's last results to the start of the next attempt
+    does not count. None if the log has no times."""
     value: float
 
 
@@ -51,8 +51,8 @@ class Record(NamedTuple):
 def read_curves(path: str) -> Curves:
     """Read every curve of a log, by name.
 
-    A resumed run logs some updates again: the later line counts, and values that an earlier attempt
-    logged at the same or at later updates are left out. So are values that are not finite.
+    A resumed run logs some updates again. Then the values of the earlier attempt from that update
+    on are dropped. Values that are not finite are left out.
 
     Args:
         path: standard error of ``fairseq-train`` or ``fairseq-hydra-train`` with ``--log-format``
@@ -78,7 +78,7 @@ def read_curves(path: str) -> Curves:
 
 
 def _add(record: Record, minutes: Optional[float], curves: Curves) -> None:
-    """Add the numbers of a record to their curves, in place of those at later updates."""
+    """Add the numbers of a record to their curves, and drop points that lie at or after it."""
     updates = int(record.numbers[UPDATES])
     for key, number in record.numbers.items():
         if key in (UPDATES, "epoch", "update") or not math.isfinite(number):
@@ -90,9 +90,9 @@ def _add(record: Record, minutes: Optional[float], curves: Curves) -> None:
 
 
 class _Clock:
-    """Minutes of running, from the times at the beginnings of lines.
+    """Measure the running time by the times at which lines begin.
 
-    An attempt continues from the last results of the attempt before it.
+    The time of an attempt is added to that of the earlier attempts up to their last results.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class _Clock:
                 self.origin = self.now - self.duration
 
     def minutes(self) -> Optional[float]:
-        """Return the minutes at a line of results."""
+        """Return the running time at a line of results, the last line that was seen."""
         if self.now is None or self.origin is None:
             return None
         self.duration = self.now - self.origin

@@ -30,7 +30,7 @@ from .text import read_lines
 logger = logging.getLogger(__name__)
 
 PENALTIES = (0.0001, 0.001)
-"""Values of C that are tried: strong penalties, since each dimension gives four features."""
+"""Values of C that are tried. Small ones, strong penalties: a dimension gives four features."""
 
 Features = Dict[int, np.ndarray]
 """Layer -> (N, 4C), features of N pairs."""
@@ -97,7 +97,7 @@ class Choice(NamedTuple):
 def choose(features: Dict[str, Features], train: Pairs, dev: Pairs) -> Choice:
     """Train a classifier for each layer and penalty, and choose the best on ``dev``.
 
-    Of equally good ones it is that of the lowest layer.
+    Ties go to the lowest layer.
 
     Args:
         features: of ``train`` and of ``dev``.
@@ -125,8 +125,8 @@ def read_sets(args: argparse.Namespace) -> Dict[str, Pairs]:
     """Read ``train``, ``dev``, and ``test.LANGUAGE`` of each test language.
 
     Raises:
-        ValueError: several files of ``--train`` or ``--dev``, or classes that are not those of
-            ``--train``.
+        ValueError: several files of ``--train`` or ``--dev``, fewer than two classes in
+            ``--train``, or other classes elsewhere.
     """
     sets: Dict[str, Pairs] = {}
     for name in ("train", "dev", "test"):
@@ -153,7 +153,7 @@ def read_features(
     folder: str,
     layers: Optional[Sequence[int]] = None,
 ) -> Features:
-    """Compute the features of the set ``name`` in these layers (None = all); see ``vectors``."""
+    """Compute the features of the pairs of a set, ``name``, in these layers (None = all)."""
     u = model.vectors(pairs.first, pairs.language, f"{name}.0", folder, layers)
     v = model.vectors(pairs.second, pairs.language, f"{name}.1", folder, layers)
     return {
@@ -184,7 +184,8 @@ def report(args: argparse.Namespace, model: str, choice: Choice, signs: Dict[str
     """Print the tables and write the file.
 
     Args:
-        signs: language -> per test pair ``1`` if its class was guessed, else ``0``.
+        signs: language -> for each test pair ``1`` if its class was predicted correctly, else
+            ``0``.
     """
 
     def row(shares: Sequence[float]) -> List[str]:

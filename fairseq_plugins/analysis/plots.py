@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from data_prep.files import atomic_path
 
 METADATA = {".svg": ("Date", "Creator"), ".png": ("Software",)}
-"""Kinds of files -> metadata that would differ between runs or versions."""
+"""Ending of a file -> metadata that are left out, because they differ between runs or versions."""
 COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
     *("#e69f00", "#56b4e9", "#000000", "#999999"),
@@ -42,7 +42,7 @@ MOST_TICKS = 13
 CELLS_WITH_NUMBERS = 17
 """Rows or columns of a heat map up to which each cell shows its number."""
 UPRIGHT = 4
-"""Letters from which on the labels of columns are written upwards."""
+"""Column labels with more letters than this are written upwards."""
 
 
 class MissingLibrary(ValueError):
@@ -76,7 +76,7 @@ class Curve(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Bars of one colour, one in each group; None leaves out a bar, or its interval."""
+    """Bars of one colour, one per group. A None in the lists leaves out the bar or its interval."""
 
     label: str
     values: Sequence[Optional[float]]
@@ -217,7 +217,7 @@ def _draw_panel(axis: Any, panel: Panel, places: Sequence[int]) -> Dict[str, Any
 
 
 def _draw_series(axis: Any, series: Bars, offset: float, width: float, colour: str) -> None:
-    """Draw the bars of one colour, beside the middles of their groups."""
+    """Draw the bars of one colour, ``offset`` to the right of the middle of each group."""
     label = series.label
     for group, value in enumerate(series.values):
         if value is None:
@@ -292,7 +292,7 @@ def _drawing(path: str, width: float, height: float, title: str) -> Iterator[Any
 
 
 def _write(figure: Any, path: str, title: str) -> None:
-    """Write a figure atomically, with the metadata of every run alike."""
+    """Write a figure atomically; the same figure gives the same bytes."""
     figure.suptitle(title, fontsize=10)
     kind = _kind(path)
     buffer = io.BytesIO()

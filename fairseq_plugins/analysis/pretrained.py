@@ -6,7 +6,7 @@ import logging
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence
+from typing import Any, Iterator, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
@@ -16,9 +16,11 @@ from ..checkpoints.encoders import read_encoder
 from ..checkpoints.fitting import MARKERS
 from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.vocabulary import STYLES, check_entries, read_dictionary
+from ..common.data_bins import split_names
 from ..common.options import check_sizes
 from ..understanding.encoder import TextEncoder
 from ..understanding.inputs import INPUT_FORMATS
+from ..understanding.languages import read_codes
 from .text import TextInputs, load_segmenter
 from .vectors import LayerVectors, sentence_vectors
 
@@ -37,10 +39,10 @@ FORMATS = {"xlmr": "xlmr", "bert": "bert", "nllb": "mbart50", "deltalm": "xlmr"}
 
 
 def pick_device(name: Optional[str]) -> torch.device:
-    """Return the device of this name, by default the GPU if there is one.
+    """Return the device of this name (default: the GPU if there is one).
 
     Raises:
-        ValueError: no such device here.
+        ValueError: this machine has no such device.
     """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -54,7 +56,7 @@ def pick_device(name: Optional[str]) -> torch.device:
 
 @contextlib.contextmanager
 def vector_folder(args: argparse.Namespace) -> Iterator[str]:
-    """Open the folder of vectors: ``--keep-vectors``, or a temporary one."""
+    """Make the folder of vectors: ``--keep-vectors``, or one that is deleted at the end."""
     with tempfile.TemporaryDirectory(prefix="vectors-") as folder:
         os.makedirs(args.keep_vectors or folder, exist_ok=True)
         yield args.keep_vectors or folder
@@ -74,9 +76,9 @@ class PretrainedText:
         path: a file or folder that ``checkpoints.encoders.read_encoder`` reads.
         name: of the model, for files and messages.
         args: options of the command line.
-        first: the first model, if this one is the second. Options of a second model end in ``-b``,
-            with those of the first as defaults; a file that no option names is the one beside the
-            model, or else the first model's.
+        first: the first model, if this one is the second. Options of a second model end in ``-b``
+            and default to those of the first. A file that no option names is looked for beside
+            the model; if it is not there, the first model's is used.
 
     Raises:
         ValueError: a file that is missing or does not fit.
@@ -126,7 +128,7 @@ class PretrainedText:
         raise NotImplementedError
 
     def _typed(self, name: str) -> TypedOption:
-        """Return the option ``name`` of this model, without the first model's default."""
+        """Return an option of this model as it was typed, None if it was not."""
         suffix = "-b" if self._first else ""
         return TypedOption(
             f"--{name}{suffix}", getattr(self._args, f"{name}{suffix}".replace("-", "_"))
@@ -140,16 +142,17 @@ class PretrainedText:
     def _languages(self, file: PretrainedFile) -> Sequence[str]:
         """List the languages of ``--langs``, else those of the file."""
         languages = self._setting("langs")
-        if languages is None:
-            return file.languages or ()
-        return [language for language in languages.split(",") if language]
+        return split_names(languages) if languages is not None else file.languages or ()
 
     def _find_segmenter(self, folder: str) -> str:
-        """Find the sentencepiece model: of the option, beside the model, or the first model's."""
+        """Find the sentencepiece model: the option's, one beside the model, or the first model's.
+
+        Returns :data:`NO_SEGMENTER` if the text is in pieces already.
+        """
         flag, file = self._typed("sentencepiece")
         default = self._first.segmenter_file if self._first else None
         if file is None and default == NO_SEGMENTER:
-            return default  # the text is in pieces, whatever the model
+            return default  # both models read the same text, which is in pieces
         paths = [os.path.join(folder, name) for name in SEGMENTERS]
         segmenter = file or next(filter(os.path.isfile, paths), default)
         if segmenter is None:
@@ -160,7 +163,7 @@ class PretrainedText:
         return segmenter
 
     def _find_dictionary(self, file: PretrainedFile, path: str) -> Dictionary:
-        """Find the meaning of the rows: of the option, the model's files, or the first model."""
+        """Make the dictionary of the option's file, of the model's files, or of the first model."""
         flag, dict_path = self._typed("dict")
         if dict_path is not None:
             origin = f"{flag} {dict_path}"
@@ -177,7 +180,7 @@ class PretrainedText:
         return make_dictionary(entries, path)
 
     def _format(self, family: str) -> str:
-        """Choose the input format: of the option, else that of the family."""
+        """Return the input format of the option, else of the family."""
         name = self._setting("input-format")
         if name is None and family not in FORMATS:
             raise ValueError(
@@ -206,9 +209,9 @@ class Pretrained(PretrainedText):
         folder: str,
         layers: Optional[Sequence[int]] = None,
     ) -> LayerVectors:
-        """Compute the vectors of the sentences of a language; see ``vectors.sentence_vectors``.
+        """Compute the vectors of sentences of a language; see ``vectors.sentence_vectors``.
 
-        They lie in ``folder``, in a file named after the model and ``title``.
+        They are stored in ``folder``, in a file named after the model and ``title``.
         """
         name = f"{self.name} {title}"
         rows = self.inputs.rows(lines, language, name)
@@ -226,14 +229,3 @@ def make_dictionary(entries: Sequence[str], origin: str) -> Dictionary:
             f"{origin}: its vocabulary has an entry twice; valid: as --dict a dict.txt that has not"
         )
     return dictionary
-
-
-def read_codes(text: str) -> Dict[str, str]:
-    """Parse ``de=deu_Latn,fr=fra_Latn``. Raises ValueError: a part without ``=``."""
-    codes: Dict[str, str] = {}
-    for part in filter(None, text.split(",")):
-        language, equals, code = part.partition("=")
-        if not (language and equals and code):
-            raise ValueError(f"--language-codes {text}: valid: as de=deu_Latn,fr=fra_Latn")
-        codes[language] = code
-    return codes

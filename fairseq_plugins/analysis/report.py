@@ -92,7 +92,7 @@ def _write(path: str, text: str) -> None:
 
 
 class Progress:
-    """Time of the next line of progress: some seconds after the last one."""
+    """Decide when progress is logged: at most once in ``seconds``."""
 
     def __init__(self, seconds: float = 10.0):
         self.seconds, self.last = seconds, time.monotonic()
@@ -128,7 +128,7 @@ def named_paths(
 
 
 def short_names(paths: Sequence[str]) -> List[str]:
-    """Return the last parts of paths: as few as tell them apart."""
+    """Shorten paths to as many last parts as tell them apart."""
     parts = [PurePath(path).parts for path in paths]
     for count in range(1, max(map(len, parts), default=1) + 1):
         names = ["/".join(part[-count:]) for part in parts]

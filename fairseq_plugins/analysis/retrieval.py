@@ -26,7 +26,7 @@ from ..own_commands import forward
 from . import bucc, plots
 from .pretrained import Pretrained, vector_folder
 from .report import say, short_names, table, write_json
-from .text import read_lines, row_parallel
+from .text import check_parallel, read_lines
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +55,7 @@ COLUMNS = {
 }
 """Score -> its column, in the order of the tables."""
 SHARES = tuple(name for name, column in COLUMNS.items() if column.form == PERCENT)
+"""Scores in [0, 1]."""
 
 
 class Result(NamedTuple):
@@ -64,8 +65,8 @@ class Result(NamedTuple):
     layer: int
     scores: Dict[str, float]  # by their names in the JSON file
     signs: Tuple[str, ...] = ()
-    """Of Tatoeba, a text per direction: per sentence ``1`` if its best partner is its translation,
-    else ``0``."""
+    """Of Tatoeba, a text per direction. Each letter is that of a sentence: ``1`` if its best
+    partner is its translation, else ``0``."""
 
 
 def languages_of(pair: str) -> Tuple[str, str]:
@@ -77,11 +78,11 @@ def languages_of(pair: str) -> Tuple[str, str]:
 
 
 class Searcher:
-    """Search of best partners by a model's vectors.
+    """Find the best partners of sentences by a model's vectors.
 
     Args:
         args: of the command line.
-        folder: for the vectors.
+        folder: where the vectors are stored.
     """
 
     def __init__(self, args: argparse.Namespace, folder: str):
@@ -96,7 +97,12 @@ class Searcher:
     def matches(
         self, pair: str, texts: Sequence[Sequence[str]], title: str
     ) -> Iterator[Tuple[int, Matches]]:
-        """Yield each layer with the best partners in it, of the two texts of a pair."""
+        """Yield the number of each layer and the best partners of two texts by its vectors.
+
+        Args:
+            pair: languages of the texts, as ``deu-eng``.
+            title: of the set, for names of files.
+        """
         sides = []
         for language, lines in zip(languages_of(pair), texts):
             name = f"{title}.{pair}.{language}"
@@ -118,7 +124,7 @@ def tatoeba(search: Searcher, pairs: Sequence[Sequence[str]], title: str) -> Lis
     for name, *paths in pairs:
         texts = [read_lines(path, search.args.limit) for path in paths]
         first, second = languages_of(name)
-        row_parallel({first: texts[0], second: texts[1]}, f"--{title} {name}")
+        check_parallel({first: texts[0], second: texts[1]}, f"--{title} {name}")
         truth = torch.arange(len(texts[0]))  # sentence i belongs to sentence i
         for layer, matches in search.matches(name, texts, title):
             hits = [matches.forward.eq(truth)]
@@ -140,7 +146,7 @@ def _share(hits: torch.Tensor) -> float:
 
 
 class MinedPairs(NamedTuple):
-    """Pairs that were mined in a layer, best first, and the true pairs."""
+    """Pairs that the vectors of a layer give, best first, and the true pairs."""
 
     mined: List[bucc.Mined]
     gold: bucc.Gold
@@ -191,7 +197,7 @@ def by_layer(results: Sequence[Result]) -> Dict[int, List[Result]]:
 
 
 def best_layer(results: Sequence[Result], score: str) -> int:
-    """Find the layer with the largest mean over the pairs; the lowest of several."""
+    """Find the layer with the largest mean over the pairs; ties go to the lowest."""
     means = {layer: averages(rows)[score] for layer, rows in by_layer(results).items()}
     return max(means, key=lambda layer: means[layer])
 
@@ -203,7 +209,7 @@ def layers_table(results: Sequence[Result], form: str) -> str:
     """Format a row for each pair, a column for each layer, and the averages.
 
     Args:
-        form: of a cell, with scores by their names.
+        form: format string of a cell, whose fields are names of scores.
     """
     layers = by_layer(results)
     rows = []
@@ -250,11 +256,11 @@ def draw(path: str, results: Sequence[Result], score: str, label: str, title: st
 class Wording(NamedTuple):
     """Words of the output that depend on the task and its directions."""
 
-    score: str  # that chooses the layer
-    directions: str  # behind the title
+    score: str  # name of the score by which the layer is chosen
+    directions: str  # end of each title
     by_layer: str  # title of the table of all layers
-    form: str  # of a cell of that table
-    axis: str  # label of the plot
+    form: str  # format string of its cells
+    axis: str  # label of the plot's y axis
 
 
 BUCC = Wording(
@@ -287,7 +293,7 @@ def report(args: argparse.Namespace, results: Sequence[Result], layer: Optional[
     """Print the tables and write the files.
 
     Args:
-        layer: of the last table; None = no layer was chosen.
+        layer: the chosen layer, whose scores the last table shows; None = there is none.
     """
     wording = wording_of(args)
     name = short_names([args.model])[0]
@@ -311,7 +317,7 @@ def report(args: argparse.Namespace, results: Sequence[Result], layer: Optional[
 
 
 def check_pairs(args: argparse.Namespace) -> None:
-    """Raise ValueError for a pair of another form, a pair that is there twice, or without dev."""
+    """Raise ValueError for a malformed or repeated pair, or a BUCC test set without a dev set."""
     is_bucc = args.what == "bucc"
     dev_option, test_option = ("dev", "test") if is_bucc else ("dev-pair", "pair")
     for option, items in ((dev_option, args.dev), (test_option, args.test)):

@@ -3,10 +3,10 @@
     … FIRST.json OTHER.json [OTHER.json …]
 
 The files are those of ``retrieval tatoeba --json`` or ``pair-probe --json``, of the same pairs.
-Each file counts in the layer that was chosen in it. A sentence pair scores 0, 1/2 or 1: found in
-neither, one or both directions (of ``pair-probe`` 0 or 1: its class was guessed). The test is
-approximate randomisation: p is the share of random swaps of the two systems' scores whose
-difference of the means is at least as large.
+Of each file the layer that was chosen in it is compared. The score of a sentence pair is 0, 1/2 or
+1: it was found in neither, one or both directions. Of ``pair-probe`` it is 1 if the class was
+predicted correctly, else 0. The test is approximate randomisation: p is the share of random swaps
+of the two systems' scores whose difference of the means is at least as large.
 
 Source: Noreen 1989; the test that sacreBLEU has as --paired-ar.
 """
@@ -32,7 +32,7 @@ Scores = Dict[str, np.ndarray]
 class System(NamedTuple):
     """Content of a file."""
 
-    layer: int  # that was chosen
+    layer: int  # the chosen one
     scores: Scores
 
 
@@ -84,7 +84,7 @@ class Comparison(NamedTuple):
 
 
 def compare(first: Scores, second: Scores, samples: int, seed: int) -> Comparison:
-    """Compare two systems. Raises ValueError: other pairs, or another number of sentences."""
+    """Compare two systems. Raises ValueError unless they have the same pairs and sentences."""
     first_sizes = {pair: len(score) for pair, score in first.items()}
     second_sizes = {pair: len(score) for pair, score in second.items()}
     if first_sizes != second_sizes:

@@ -29,7 +29,7 @@ VALID = (
 MISFITS = (AssertionError, AttributeError, TypeError)
 """Errors of fairseq for unregistered architectures and for wrong options."""
 FORMAT = torch.tensor([3.0])
-"""Format counter of fairseq's sides; below 2 fairseq removes the last layer norm."""
+"""Value of the buffer ``version`` of both sides; below 2 fairseq removes the last layer norm."""
 DECODER_WORDS = f"decoder.{WORDS}"
 
 
@@ -54,8 +54,8 @@ def read_sequence_model(path: str, encoder: PretrainedFile) -> SequenceModel:
         encoder: its encoder, which ``checkpoints.encoders.read_encoder`` read from ``path``.
 
     Raises:
-        ValueError: no options in the file, an unknown architecture, no encoder-decoder, two
-            vocabularies, or tensors that do not fit.
+        ValueError: the file has no options, an unknown architecture, no decoder or different
+            embeddings of its sides, or its tensors do not fit the architecture.
     """
     file = find_weights(Path(path))
     content = read_checkpoint(file)
@@ -77,7 +77,10 @@ def read_sequence_model(path: str, encoder: PretrainedFile) -> SequenceModel:
 
 
 def _from_fairseq(content: Mapping[str, Any], file: Path) -> StoredModel:
-    """Take options and tensors from a fairseq checkpoint."""
+    """Take options and tensors from a fairseq checkpoint.
+
+    ``task`` among the options becomes the name of its task.
+    """
     settings = {"task": None, **find_settings(content)}
     config = content.get("cfg")
     task = config.get("task") if isinstance(config, Mapping) else None
@@ -96,7 +99,7 @@ def _from_fairseq(content: Mapping[str, Any], file: Path) -> StoredModel:
 def _from_folder(content: Mapping[str, Tensor], encoder: PretrainedFile, file: Path) -> StoredModel:
     """Take options and tensors from a Hugging Face folder of mBART.
 
-    The rows of words are put in fairseq's order: they are those of ``encoder``.
+    Both sides get the embedding of ``encoder``, whose rows are in fairseq's order.
     """
     config_file = file.parent / CONFIG_NAME
     config = read_json(config_file, VALID)
@@ -138,7 +141,7 @@ def _build(settings: Mapping[str, Any], rows: int, path: str) -> FairseqEncoderD
     dictionary = Dictionary()
     while len(dictionary) < rows:  # a model reads the number of entries and the special ones only
         dictionary.add_symbol(f"madeupword{len(dictionary):04d}")
-    # A VECO has the layers and rows of its file, whatever its kind.
+    # VECO reads the kind from its task; its layers and rows are those of the file in any case.
     dictionaries = {"source_dictionary": dictionary, "target_dictionary": dictionary}
     task = SimpleNamespace(**dictionaries, checkpoint_kind="run")
     try:

@@ -138,7 +138,7 @@ def check_shapes(first: Layers, second: Layers, names: Sequence[str]) -> None:
 def render(comparisons: Sequence[Comparison], names: Sequence[str]) -> str:
     """Format the table: for each layer a row of ‖σ‖ for each model, and a row of d.
 
-    It is the paper's Table 5, turned.
+    It is the paper's Table 5 with layers as rows.
     """
     rows = []
     for layer in dict.fromkeys(entry.layer for entry in comparisons):

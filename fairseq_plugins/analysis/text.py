@@ -10,6 +10,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from ..understanding.inputs import InputFormat
+from ..understanding.languages import match_languages
 from .report import named_paths
 
 logger = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ def named_files(items: Sequence[str], option: str) -> Dict[str, str]:
     return named_paths(items, option, "as en=FILE de=FILE, each language once", "LANG=FILE")
 
 
-def row_parallel(texts: Dict[str, List[str]], option: str) -> None:
+def check_parallel(texts: Dict[str, List[str]], option: str) -> None:
     """Raise ValueError, with the numbers of lines, unless all texts have equally many."""
     counts = {language: len(lines) for language, lines in texts.items()}
     if len(set(counts.values())) > 1:
@@ -78,10 +79,10 @@ class TextInputs:
         vocab_size: rows of the encoder's embedding.
         languages: of the model, in their order, as ``de_DE``.
         template: symbol of a language, as ``[{}]``.
-        codes: languages of the text that ``languages`` names otherwise, as ``{"de": "deu_Latn"}``;
-            ``de`` matches ``de_DE`` without an entry.
-        max_unknown: largest share of unknown pieces, in [0, 1]; above it text, model and dictionary
-            hardly belong together.
+        codes: language of a text -> its name in ``languages``, as ``{"de": "deu_Latn"}``; ``de``
+            needs no entry to match ``de_DE``.
+        max_unknown: largest share of unknown pieces, in [0, 1]. A larger share is an error: text,
+            segmenter and dictionary probably do not belong together.
 
     Raises:
         ValueError: the dictionary has more entries than the embedding has rows, or an option is out
@@ -160,11 +161,11 @@ class TextInputs:
 
     def symbol(self, language: str) -> int:
         """Look up the id of a language's symbol. Raises ValueError if there are none or several."""
-        code = self.codes.get(language, language)
-        matches = [name for name in self.languages if name == code]
-        if not matches and language not in self.codes:
-            matches = [name for name in self.languages if name.split("_")[0] == code]
-        names = [self.template.format(name) for name in (matches if self.languages else [code])]
+        if self.languages:
+            matches = match_languages(language, self.languages, self.codes)
+        else:
+            matches = [self.codes.get(language, language)]
+        names = [self.template.format(name) for name in matches]
         ids = [self.dictionary.index(name) for name in names]
         if len(ids) != 1 or ids[0] == self.dictionary.unk():
             raise ValueError(

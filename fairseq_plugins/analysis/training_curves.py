@@ -3,10 +3,10 @@
     … plain=run1/train.log restored=run2/train.log --metric valid.loss
 
 The table gives each run's best value, and the updates (and minutes of running) after which the run
-first reached the value of ``--reach``. Its default is the worst of the runs' best values, the best
-that all of them reached. ``ratio`` is to the first run. A point of a curve is a line of the log;
-nothing is interpolated. A run in two commands is counted from the start of the first command with
-``--earlier restored=run2/restore/train.log``.
+first reached the value of ``--reach``. The default is the best value that every run reached.
+``ratio`` compares with the first run. A point of a curve is a line of the log; nothing is
+interpolated. ``--earlier restored=run2/restore/train.log`` adds the updates and minutes of an
+earlier stage of a run.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from .report import named_paths, say, table, write_json, write_tsv
 
 LOWER, HIGHER = "lower", "higher"
 UPDATES, WALL = "updates", "wall"
-FALLING = ("loss", "ppl")
-"""Metrics of which lower values are better, by the ends of their names."""
+LOWER_IS_BETTER = ("loss", "ppl")
+"""Ends of the names of metrics of which lower values are better."""
 
 Runs = Dict[str, List[Point]]
 """Name of a run -> its curve."""
@@ -50,7 +50,7 @@ COLUMNS = (
 )
 
 
-def pick(metric: str, path: str) -> List[Point]:
+def read_curve(metric: str, path: str) -> List[Point]:
     """Read the curve of a metric. Raises ValueError, naming the log's metrics, if it has none."""
     curves = read_curves(path)
     if metric not in curves:
@@ -58,17 +58,17 @@ def pick(metric: str, path: str) -> List[Point]:
     return curves[metric]
 
 
-def later(points: Sequence[Point], path: str) -> List[Point]:
-    """Move a curve behind an earlier stage, by the last updates and minutes of that stage's log."""
+def add_stage(points: Sequence[Point], path: str) -> List[Point]:
+    """Add the updates and minutes of an earlier stage, by the end of its log, to every point."""
     ends = [curve[-1] for curve in read_curves(path).values()]
     updates = max(end.updates for end in ends)
     minutes = max((end.minutes for end in ends if end.minutes is not None), default=None)
     curve = []
     for point in points:
-        end = None
+        total = None
         if minutes is not None and point.minutes is not None:
-            end = point.minutes + minutes
-        curve.append(Point(updates + point.updates, end, point.value))
+            total = point.minutes + minutes
+        curve.append(Point(updates + point.updates, total, point.value))
     return curve
 
 
@@ -80,16 +80,16 @@ class Comparison(NamedTuple):
 
 
 def compare(runs: Runs, better: str, reach: Optional[float]) -> Comparison:
-    """Compare runs by when they reach a value.
+    """Compare how soon runs reach a value.
 
     Args:
-        better: :data:`LOWER` or :data:`HIGHER`.
-        reach: the value; None = the worst of the runs' best values.
+        better: which values are better, :data:`LOWER` or :data:`HIGHER`.
+        reach: the value; None = the best value that every run reached.
 
     Source: CSR section V-C, "only requires about half of the update steps (12k vs. 25k) to reach
     the same loss level".
     """
-    sign = 1 if better == LOWER else -1
+    sign = 1 if better == LOWER else -1  # of two values, that with the smaller product is better
     bests = [min(points, key=lambda point: sign * point.value) for points in runs.values()]
     if reach is None:
         reach = max(sign * best.value for best in bests) * sign
@@ -137,14 +137,15 @@ def draw(path: str, runs: Runs, metric: str, against: str, reach: float) -> None
 
 
 def read_runs(args: argparse.Namespace) -> Runs:
-    """Read the curve of each run, behind its earlier stage if it has one.
+    """Read the curve of each run, with its earlier stage if it has one.
 
     Raises:
-        ValueError: a log without the metric, an earlier stage of no run, or no times for the axis.
+        ValueError: a log has no such metric, or no times, which ``--against wall`` needs; or
+            ``--earlier`` names no run.
     """
     valid = "as plain=run1/train.log restored=run2/train.log, each name once"
     paths = named_paths(args.runs, "NAME=LOG", valid, "NAME=LOG")
-    runs = {name: pick(args.metric, path) for name, path in paths.items()}
+    runs = {name: read_curve(args.metric, path) for name, path in paths.items()}
     valid = "as restored=run2/restore/train.log, each name once"
     earlier = named_paths(args.earlier, "--earlier", valid, "NAME=LOG")
     for name, path in earlier.items():
@@ -152,7 +153,7 @@ def read_runs(args: argparse.Namespace) -> Runs:
             raise ValueError(
                 f"--earlier {name}={path}: no run of that name; valid: {', '.join(runs)}"
             )
-        runs[name] = later(runs[name], path)
+        runs[name] = add_stage(runs[name], path)
     for name, points in runs.items():
         if args.against == WALL and any(point.minutes is None for point in points):
             logs = " or ".join(group[name] for group in (paths, earlier) if name in group)
@@ -166,7 +167,7 @@ def read_runs(args: argparse.Namespace) -> Runs:
 def work(args: argparse.Namespace) -> None:
     """Read, print and write."""
     runs = read_runs(args)
-    better = args.better or (LOWER if args.metric.endswith(FALLING) else HIGHER)
+    better = args.better or (LOWER if args.metric.endswith(LOWER_IS_BETTER) else HIGHER)
     rows, reach = compare(runs, better, args.reach)
     columns = [column.format(f"{reach:g}") for column in COLUMNS]
     say(f"{args.metric} ({better} is better)\n\n{table(columns, [cells(row) for row in rows])}")

@@ -72,7 +72,7 @@ class Scores(NamedTuple):
         ]
 
     def average(self, model: str, task: str, left_out: Sequence[str] = ()) -> List[float]:
-        """Average over the common languages, one number for each seed; empty without the task."""
+        """Average over the common languages, one number for each seed; empty without scores."""
         languages = [language for language in self.common(task) if language not in left_out]
         columns = [self.cell(model, task, language) for language in languages]
         seeds = min(map(len, columns), default=0)
@@ -117,7 +117,7 @@ def read_scores(logs: Sequence[Tuple[str, str, str]], metrics: Dict[str, str]) -
 
 
 def choose_metric(task: str, logs: Sequence[Log], metric: Optional[str]) -> str:
-    """Return the metric of a task: ``metric``, else the first preferred one of every subset.
+    """Return ``metric`` or, if it is None, the first of :data:`PREFERRED` that every subset has.
 
     Raises:
         ValueError: a subset does not have it.
@@ -167,6 +167,7 @@ def _averages(scores: Scores, left_out: Sequence[str] = ()) -> str:
 
 
 def _cell(values: Sequence[float]) -> str:
+    """Format mean and standard deviation over the seeds."""
     if not values:
         return ""
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""

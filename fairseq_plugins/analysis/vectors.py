@@ -1,7 +1,7 @@
 """Sentence vectors: of every layer of an encoder, or of the last token of an encoder-decoder.
 
-Those of an encoder lie in memory-mapped files. Shape letters of this file: K layers in the file, N
-sentences.
+Those of an encoder are stored in memory-mapped files. Shape letters of this file: K layers in the
+file, N sentences.
 """
 
 import logging
@@ -59,8 +59,8 @@ def sentence_vectors(
 ) -> LayerVectors:
     """Average each layer's output over the tokens of each sentence.
 
-    The mean is over all tokens that are not padding, ``<s>``, ``</s>`` and the language's symbol
-    included. The paper says "pooled" and no more.
+    The mean includes ``<s>``, ``</s>`` and the language's symbol, but no padding. The paper only
+    says "pooled".
 
     Args:
         encoder: tokens (B, S) -> list of L + 1 tensors (B, S, C), with ``layout.padding_idx``, as
@@ -109,9 +109,9 @@ def _check_layers(layers: Optional[Sequence[int]], count: int) -> Tuple[int, ...
 
 
 def _map_file(path: str, shape: Tuple[int, ...]) -> Any:
-    """Map a new file and reserve its place on the disk.
+    """Memory-map a new file, and reserve its space on the disk.
 
-    Without the reservation a full disk ends the process with SIGBUS when a page is written.
+    Without the reservation a full disk would kill the process by SIGBUS when a page is written.
     """
     values = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
     with open(path, "rb+") as file:

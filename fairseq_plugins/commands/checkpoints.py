@@ -187,7 +187,7 @@ def import_folder(args: argparse.Namespace) -> None:
     from ..checkpoints import export as portable
     from ..export import huggingface_seq2seq
 
-    if huggingface_seq2seq.recognised(args.folder):
+    if huggingface_seq2seq.is_seq2seq(args.folder):
         huggingface_seq2seq.import_seq2seq(args.folder, args.checkpoint)
     else:
         portable.import_folder(args.folder, args.checkpoint)

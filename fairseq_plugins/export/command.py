@@ -32,7 +32,7 @@ FORMATS_OF_OPTIONS = {
 }
 """Option -> the formats for which it means something."""
 TRANSLATING: Tuple[ModuleType, ...] = (slots, encoder_decoder)
-"""Files with ``MODELS``, classes whose models they export, and ``content(translator, pairs)``."""
+"""Modules that export translating models: those of the classes in their ``MODELS``."""
 SEARCH = (
     *model_files.SEARCH_OPTIONS,
     "unkpen",
@@ -43,7 +43,11 @@ SEARCH = (
     "length-beam",
     "model-overrides",
 )
-"""Options that fairseq reads: of a search that the runtime has, and the place of a frozen model."""
+"""Options that are passed on to fairseq.
+
+They are those of a search that the runtime has, and ``--model-overrides``, which may tell where a
+frozen model lies.
+"""
 
 
 def work(args: argparse.Namespace, search: Sequence[str]) -> None:
@@ -99,13 +103,13 @@ def check_search(words: Sequence[str]) -> None:
 
 
 def content(args: argparse.Namespace, search: Sequence[str]) -> folders.Content:
-    """Describe the folder of MODEL, by its class.
+    """Make the content of the folder by the class of MODEL.
 
     Raises:
-        ValueError: a class that cannot be exported.
+        ValueError: the class cannot be exported, or an option has no meaning for it.
     """
     path = model_files.find_checkpoint(args.model, args.system)
-    if args.encoder or encoders.understands(path):
+    if args.encoder or encoders.is_encoder(path):
         languages = [f"--{side}-lang" for side in text.SIDES if getattr(args, f"{side}_lang")]
         wrong = [*languages, *search]
         if wrong:
@@ -147,11 +151,13 @@ def load(path: Path, args: argparse.Namespace, search: Sequence[str]) -> LoadedM
 
 
 def pairs_of(options: Any, languages: Tuple[Optional[str], Optional[str]]) -> List[text.Pair]:
-    """List the pairs of a model that was trained on several, in its order.
+    """List the pairs that a model of several pairs was trained on, in its order.
+
+    The list is empty for a model of one pair, or if the command line names a language.
 
     Args:
         options: of its task.
-        languages: source and target of the command line; with either of them the list is empty.
+        languages: source and target of the command line.
     """
     pairs = getattr(options, "lang_pairs", None)
     if languages != (None, None) or not pairs or options.source_lang:

@@ -30,7 +30,7 @@ from ..deltalm.model import InterleavedDecoder
 from ..translate import Translator
 from . import text
 from .folder import Content
-from .graphs import Graph
+from .graphs import SENTENCES, Graph, make_source
 from .stock_graphs import EncoderGraph, StepGraph
 
 MODELS = (TransformerModelBase,)
@@ -45,10 +45,10 @@ SUPPORTED = {
         InterleavedDecoderLayer,
     ),
 }
-"""Classes whose computation the graphs have; their subclasses may compute something else."""
+"""Classes whose computation the graphs repeat; a subclass may compute something else."""
 
-# Sizes of the examples that graphs are traced with.
-SENTENCES, SOURCE, BEAMS, ROWS, WRITTEN, WIDTH = 3, 7, 2, 5, 6, 4
+# Sizes of the examples that graphs are traced with: rows and tokens of the caches, candidates.
+BEAMS, ROWS, WRITTEN, WIDTH = 2, 5, 6, 4
 
 
 def content(translator: Translator, pairs: Sequence[text.Pair]) -> Content:
@@ -100,6 +100,7 @@ def check(model: Any) -> None:
 
 
 def _unsupported(model: Any) -> Iterator[str]:
+    """Yield the name of each part of a model that the graphs do not have; names may repeat."""
     for side in ("encoder", "decoder"):
         part = getattr(model, side)
         if type(part) not in SUPPORTED[side]:
@@ -202,10 +203,13 @@ class _Recorder:
 
 
 def complete_pair(translator: Translator, pair: Dict[str, Any]) -> List[int]:
-    """Add the beginning and the end of a target to an entry of ``pairs``.
+    """Add the symbols around a target to an entry of ``pairs``.
+
+    The task tells them: it decodes a source of one piece with a generator that only records how
+    the target begins. ``<s>`` is added to the source if the encoder would add it.
 
     Returns:
-        Ids in outputs that are not text.
+        Ids of outputs that are no text.
     """
     model = translator.model
     task = text.task_of(translator.task, (pair["source"], pair["target"]))
@@ -237,8 +241,7 @@ def graphs(model: Any, source_tokens: int, target_tokens: int) -> Dict[str, Grap
     """
     encoder, step = EncoderGraph(model, source_tokens), StepGraph(model, target_tokens)
     pad = int(model.encoder.padding_idx)
-    source = torch.full((SENTENCES, SOURCE), pad + 1)
-    source[1, SOURCE - 2 :] = pad
+    source = make_source(pad)
     with torch.no_grad():
         cross = [part.contiguous() for part in encoder(source)]
     layers = len(cross) // 2

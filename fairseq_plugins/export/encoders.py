@@ -45,17 +45,19 @@ WINDOWS = ("max_question", "window_stride", "max_answer")
 SENTENCES, LENGTH = 3, 7  # of the example that the graph is traced with
 
 
-class Understanding(NamedTuple):
-    """An encoder, and all that ``model.json`` says of it.
+class EncoderModel(NamedTuple):
+    """An encoder with all that ``model.json`` says about it.
 
     Attributes:
         symbols: entries of the vocabulary by their ids.
+        format: input format.
         max_tokens: longest input.
-        pieces: the sentencepiece model; None for text in pieces.
-        head: a purpose of :data:`HEADS`, or ``states`` for none.
-        module: the head.
-        languages: name -> id of its symbol, if the input format needs one.
-        windows: of :data:`WINDOWS`, name -> number.
+        pieces: the sentencepiece model; None if the runtime takes text in pieces.
+        head: purpose of the head, see :data:`HEADS`; ``states`` if there is no head.
+        module: the head; None if there is none.
+        labels: classes of the head.
+        languages: name and id of the symbol of each language, if the input format needs one.
+        windows: name and value of each of :data:`WINDOWS`, for span extraction.
     """
 
     encoder: TextEncoder
@@ -70,7 +72,7 @@ class Understanding(NamedTuple):
     languages: Sequence[Tuple[str, int]] = ()
     windows: Sequence[Tuple[str, int]] = ()
 
-    def description(self) -> Dict[str, Any]:
+    def describe(self) -> Dict[str, Any]:
         """Make the entries of ``model.json``."""
         symbols = {
             "bos": SPECIAL.index("<s>"),
@@ -105,14 +107,14 @@ class Understanding(NamedTuple):
         return tokens
 
 
-def understands(path: Path) -> bool:
-    """Return True for an encoder: of an understanding task, or of a pre-training that makes one."""
+def is_encoder(path: Path) -> bool:
+    """Return True for a checkpoint of an understanding task, or of :data:`PRETRAINING`."""
     state = read_checkpoint(path)
-    return _has_layout(state) or task_options(state).get("_name") in PRETRAINING
+    return _is_understanding(state) or task_options(state).get("_name") in PRETRAINING
 
 
-def _has_layout(state: Dict[str, Any]) -> bool:
-    """Return True for a checkpoint of an understanding task."""
+def _is_understanding(state: Dict[str, Any]) -> bool:
+    """Return True for a checkpoint of an understanding task: these store their encoder's layout."""
     return find_settings(state).get(LAYOUT_ENTRY) is not None
 
 
@@ -122,24 +124,24 @@ def content(
     heads: Optional[int] = None,
     without_head: bool = False,
 ) -> Content:
-    """Describe the folder of an encoder.
+    """Make the content of the folder of an encoder.
 
     Args:
-        data: folder of the dictionaries and the sentencepiece model; None: beside the checkpoint,
-            or where it was trained.
+        data: folder of the dictionaries and the sentencepiece model; None: they lie beside the
+            checkpoint, or in the data folder of its training.
         heads: attention heads, for files that do not tell.
-        without_head: leave out the head that it may have.
+        without_head: leave out the head, if there is one.
 
     Raises:
         ValueError: a model or a tokenizer that the runtime does not have.
     """
     state = read_checkpoint(path)
-    if _has_layout(state) and not without_head:
-        model = _of_task(path, state, data)
+    if _is_understanding(state) and not without_head:
+        model = _read_with_head(path, state, data)
     else:
-        model = _pretrained(path, state, data, heads)
+        model = _read_pretrained(path, state, data, heads)
     graph = EncoderGraph(model).eval()
-    files: text.Files = {"vocabulary.txt": "".join(f"{symbol}\n" for symbol in model.symbols)}
+    files: text.Files = {"vocabulary.txt": text.list_symbols(model.symbols)}
     if model.pieces:
         files[text.PIECES] = model.pieces
     else:
@@ -149,14 +151,14 @@ def content(
     graphs = {"encoder": Graph(graph, {"tokens": model.example()}, {"tokens": (0, 1)}, outputs)}
     settings = find_settings(state)
     name = settings.get("_name") or settings.get("arch") or model.encoder.layout.family
-    return Content("encoder", str(name), graph, graphs, files, model.description())
+    return Content("encoder", str(name), graph, graphs, files, model.describe())
 
 
 # ---- The graph. ----
 
 
 class Tokens(nn.Module):
-    """Embedding of tokens, with that of their segments."""
+    """Sum of the embeddings of tokens and of their segments."""
 
     def __init__(self, encoder: TextEncoder):
         super().__init__()
@@ -175,7 +177,7 @@ class Tokens(nn.Module):
 class EncoderGraph(StatesGraph):
     """Tokens -> states of the last layer, and the head's logits."""
 
-    def __init__(self, model: Understanding):
+    def __init__(self, model: EncoderModel):
         super().__init__(model.encoder, model.max_tokens)
         if model.encoder.segment_embeddings is not None:
             self.words.tokens = Tokens(model.encoder)
@@ -186,8 +188,8 @@ class EncoderGraph(StatesGraph):
         """Encode (B, S) int64.
 
         Returns:
-            (B, S, C); with a head also logits, (B, classes) of sentences or (B, S, classes) of
-            tokens.
+            States (B, S, C). With a head also logits: (B, classes) of a head of sentences, (B, S,
+            classes) of a head of tokens.
         """
         states = self.states(tokens)
         if self.head is None:
@@ -201,10 +203,10 @@ class EncoderGraph(StatesGraph):
 # ---- Files. ----
 
 
-def _pretrained(
+def _read_pretrained(
     path: Path, state: Dict[str, Any], data: Optional[str], heads: Optional[int]
-) -> Understanding:
-    """Read the encoder alone of any model that ``read_encoder`` reads.
+) -> EncoderModel:
+    """Read the encoder, without a head, of any model that ``read_encoder`` reads.
 
     Raises:
         ValueError: a family without a known input format, or no file that names the rows.
@@ -226,7 +228,7 @@ def _pretrained(
             f"MODEL {path}: nothing tells what its {layout.vocab_size:,} rows mean; give --data, "
             "or put the dict.txt of its training beside it"
         )
-    return Understanding(
+    return EncoderModel(
         encoder=load_text_encoder(path, heads),
         symbols=entries,
         pooling=DEFAULT_POOLING[layout.family],
@@ -236,7 +238,7 @@ def _pretrained(
     )
 
 
-def _of_task(path: Path, state: Dict[str, Any], data: Optional[str]) -> Understanding:
+def _read_with_head(path: Path, state: Dict[str, Any], data: Optional[str]) -> EncoderModel:
     """Load a checkpoint of an understanding task with its head.
 
     Raises:
@@ -261,7 +263,7 @@ def _of_task(path: Path, state: Dict[str, Any], data: Optional[str]) -> Understa
     if task.input_format.needs_language:
         for language, symbol in zip(task.languages.names, task.languages.symbols):
             languages.append((language, task.dictionary.index(symbol)))
-    return Understanding(
+    return EncoderModel(
         encoder=model.encoder,
         symbols=task.dictionary.symbols,
         pooling=model.pooling,
@@ -277,10 +279,10 @@ def _of_task(path: Path, state: Dict[str, Any], data: Optional[str]) -> Understa
 
 
 def _pieces(places: Sequence[Path]) -> Optional[Path]:
-    """Find the sentencepiece model; None for text that is split at spaces.
+    """Find the sentencepiece model; None if there is no segmenter.
 
     Raises:
-        ValueError: pieces that the runtime cannot make.
+        ValueError: a segmenter that the runtime does not have.
     """
     for place in places:
         segmenter = sentencepiece_in(place)

@@ -26,9 +26,9 @@ class Content:
     """Content of a folder.
 
     Args:
-        kind: of the decoding loop: ``slots``, ``encoder_decoder`` or ``encoder``.
+        kind: kind of decoding: ``slots``, ``encoder_decoder`` or ``encoder``.
         architecture: name of the model, for people.
-        model: whose parameters are exported; the fingerprint is theirs.
+        model: the exported model; the fingerprint is that of its parameters.
         graphs: by name; the files are ``NAME.onnx``.
         files: name -> text or a path to copy: vocabulary, pieces.
         description: the other entries of ``model.json``.
@@ -43,13 +43,13 @@ class Content:
 
 
 def write(folder: Path, content: Content, int8: bool = False) -> Dict[str, Any]:
-    """Write a model's folder atomically; a folder that is not empty stays as it is.
+    """Write a model's folder atomically.
 
     Returns:
         The content of ``model.json``.
 
     Raises:
-        ValueError: the folder is a file, or has something in it.
+        ValueError: the folder is a file, or is not empty.
         OSError: it cannot be written.
     """
     check_folder(folder)
@@ -82,7 +82,7 @@ def write(folder: Path, content: Content, int8: bool = False) -> Dict[str, Any]:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ValueError if a folder to write is a file, or has something in it."""
+    """Raise ValueError unless a folder is missing or empty."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"FOLDER {folder}: is a file; valid: a new or empty folder")
     names = sorted(file.name for file in folder.iterdir()) if folder.exists() else []

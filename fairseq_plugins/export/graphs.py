@@ -28,6 +28,7 @@ INLINE = 1024
 ALIGNMENT = 64
 """Byte alignment of each tensor in weights.bin."""
 LOGGERS = ("torch.onnx", "onnxscript", "onnx_ir", "torch.export", "torch._dynamo", "torch.fx")
+SENTENCES, SOURCE = 3, 7  # sizes of the sources that graphs are traced with
 
 
 @dataclass
@@ -48,6 +49,13 @@ class Graph:
     inputs: Mapping[str, Union[Tensor, List[Tensor]]]
     varying: Mapping[str, Sequence[int]]
     outputs: Sequence[str]
+
+
+def make_source(pad: int) -> Tensor:
+    """Make the source (B, S) that graphs are traced with; a row has padding."""
+    source = torch.full((SENTENCES, SOURCE), pad + 1)
+    source[1, SOURCE - 2 :] = pad
+    return source
 
 
 class Weights:
@@ -87,7 +95,7 @@ def write_graphs(
     with (folder / WEIGHTS).open("wb") as stream:
         weights = Weights(stream)
         for name, graph in graphs.items():
-            model = exported(graph)
+            model = export_graph(graph)
             names = names_of(graph.module)
             if int8:
                 quantised += [f"{name}: {weight}" for weight in quantise(model.graph, names)]
@@ -99,7 +107,7 @@ def write_graphs(
     return quantised
 
 
-def exported(graph: Graph) -> Any:
+def export_graph(graph: Graph) -> Any:
     """Convert a graph to an ``onnx_ir.Model``, optimised, with its weights in memory."""
     dynamic: Dict[str, Any] = {}
     names: List[str] = []
@@ -130,9 +138,9 @@ def exported(graph: Graph) -> Any:
 
 
 def names_of(module: nn.Module) -> Dict[bytes, str]:
-    """Map the digest of each weight, of a matrix also transposed, to its name in the module.
+    """Map the digest of each weight to its name in the module, without a leading ``model.``.
 
-    A leading ``model.`` is left out.
+    A matrix is listed with its transpose, since the exporter may transpose it.
     """
     names: Dict[bytes, str] = {}
     for name, tensor in [*module.named_buffers(), *module.named_parameters()]:
@@ -165,7 +173,7 @@ def _move_weights(model: Any, weights: Weights, folder: Path) -> None:
 
 
 def _strip(model: Any) -> None:
-    """Remove the exporter's notes for debugging: they say where in which source a node was made."""
+    """Remove the exporter's debugging notes, which name source files of this machine."""
     model.metadata_props.clear()
     model.graph.metadata_props.clear()
     for node in model.graph:

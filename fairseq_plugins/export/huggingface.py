@@ -1,7 +1,7 @@
-"""Checkpoints as folders that ``transformers`` loads, if it has the architecture.
+"""Write checkpoints as folders that ``transformers`` loads, if it has the architecture.
 
-Names come from the tables by which ``checkpoints`` reads such folders. The way back: masked LMs and
-encoders by the options that take a pretrained file (``--pretrained-mlm``, ``--init-from-mlm``,
+Names come from the tables by which ``checkpoints`` reads such folders. Masked LMs and encoders are
+read back by the options that take a pretrained file (``--pretrained-mlm``, ``--init-from-mlm``,
 ``--pretrained-encoder``), encoder-decoders by :func:`.huggingface_seq2seq.import_seq2seq`.
 """
 
@@ -64,8 +64,8 @@ def export_huggingface(
         frozen: write the frozen masked LM of an SGA alone.
 
     Raises:
-        ValueError: ``transformers`` has no such model, or the checkpoint cannot be read. Nothing is
-            written then.
+        ValueError: ``transformers`` has no such model, or the checkpoint cannot be read; nothing is
+            written.
     """
     check_folder(Path(folder))
     content = _read(checkpoint)
@@ -116,7 +116,7 @@ def _check_architecture(content: Checkpoint) -> None:
 
 
 def _export_model(content: Checkpoint, heads: Optional[int], frozen: bool) -> Exported:
-    """Translate a checkpoint by its kind."""
+    """Convert a checkpoint by the converter of its kind."""
     if frozen:
         return Exported.from_masked_lm(_frozen(content, heads))
     if content.options.get(LAYOUT_ENTRY) is not None or task_head(content):
@@ -149,8 +149,7 @@ def _frozen(content: Checkpoint, heads: Optional[int]) -> PretrainedFile:
 def _vocabulary(content: Checkpoint, exported: Exported, places: List[Path]) -> Dict[str, bytes]:
     """Make the files beside the weights: dictionary, pieces, tokenizer, options of generation.
 
-    If no ``tokenizer.json`` can repeat the pieces, the log says why; text is then to be split by
-    the sentencepiece model and looked up in ``dict.txt``.
+    If no ``tokenizer.json`` can split text as the sentencepiece model does, the log says why.
     """
     rows = exported.rows
     files: Dict[str, bytes] = {}

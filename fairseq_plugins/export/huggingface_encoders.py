@@ -43,7 +43,7 @@ class Family(NamedTuple):
     model_type: str
     prefix: str  # of the names of classes
     pair: Tuple[str, ...]  # symbols around two texts
-    sentence_head: Dict[str, str]  # module of a head of sentences -> its name
+    sentence_head: Dict[str, str]  # module of our head of sentences -> its name there
 
 
 FAMILIES = {
@@ -92,15 +92,15 @@ def task_head(content: Checkpoint) -> str:
 
 
 def exported_encoder(content: Checkpoint, heads: Optional[int] = None) -> Exported:
-    """Translate an XLM-R or BERT of ``nlu_encoder``, or fairseq's RoBERTa with a head.
+    """Convert an XLM-R or BERT of ``nlu_encoder``, or fairseq's RoBERTa with a head.
 
-    A head that no class of ``transformers`` computes is left out, which is logged.
+    A head that ``transformers`` does not have is left out with a warning.
 
     Args:
         heads: attention heads, for files that do not tell.
 
     Raises:
-        ValueError: another family or wiring.
+        ValueError: ``transformers`` has no encoder of this family or wiring.
     """
     file = read_encoder(content.file, heads, "--heads")
     layout, tensors = file.layout, dict(file.tensors)
@@ -132,9 +132,10 @@ def exported_encoder(content: Checkpoint, heads: Optional[int] = None) -> Export
 
 
 def _rename(tensors: Mapping[str, Tensor], layout: EncoderLayout, stem: str) -> Dict[str, Tensor]:
-    """Rename an encoder's tensors, and add XLM-R's token type.
+    """Rename an encoder's tensors to those of ``transformers``.
 
-    BERT's table of positions there has no rows before the first position.
+    An encoder without segments gets the one token type that XLM-R has there. BERT's table of
+    positions loses the rows before the first position.
     """
     changed = dict(tensors)
     if layout.family == "bert":
@@ -146,10 +147,10 @@ def _rename(tensors: Mapping[str, Tensor], layout: EncoderLayout, stem: str) -> 
 
 
 def configuration(layout: EncoderLayout) -> Dict[str, Any]:
-    """Make the options of an encoder, whatever its head.
+    """Make the entries of ``config.json`` that do not depend on the head.
 
     Raises:
-        ValueError: a wiring that its family does not have there.
+        ValueError: norms, positions or activation are not those of the family.
     """
     usual = family_layout(layout.family, **{size: getattr(layout, size) for size in SIZES})
     names = ("normalize_before", "layernorm_embedding", "learned_positions", "activation")
@@ -175,7 +176,7 @@ def configuration(layout: EncoderLayout) -> Dict[str, Any]:
 
 
 def _supported_head(content: Checkpoint, layout: EncoderLayout) -> Optional[Head]:
-    """Find the counterpart of a checkpoint's head; None if it has no head, or no counterpart."""
+    """Find a head's counterpart in ``transformers``; None without a head or a counterpart."""
     name = task_head(content)
     if not name:
         return None
@@ -199,7 +200,7 @@ def _supported_head(content: Checkpoint, layout: EncoderLayout) -> Optional[Head
 
 
 def _labels(content: Checkpoint, classes: int) -> Dict[str, Any]:
-    """Name the classes: as in the checkpoint if it does, else by their numbers."""
+    """Name the classes as the checkpoint does, or else by their numbers."""
     entries = as_dict(content.entries.get("task_state") or {}).get("labels") or ()
     labels = [str(entry) for entry in entries[len(SPECIAL) :]]
     labels = [label for label in labels if not label.startswith("madeupword")]
@@ -246,10 +247,10 @@ def is_bert(content: Checkpoint) -> bool:
 
 
 def exported_bert(content: Checkpoint) -> Exported:
-    """Translate fairseq's BERT to ``BertForPreTraining``.
+    """Convert fairseq's BERT to ``BertForPreTraining``.
 
     Raises:
-        ValueError: other options or tensors than a BERT's.
+        ValueError: options or tensors are not those of a BERT.
     """
     options, origin = content.options, content.origin
     problems = differing(options, BERT_OPTIONS)

@@ -1,4 +1,4 @@
-"""Content of a folder of ``transformers`` before it is written, shared by the kinds of models."""
+"""Content of a folder of ``transformers``, which each converter makes of its kind of model."""
 
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
@@ -18,11 +18,14 @@ Entries = Sequence[str]
 
 @dataclass
 class Exported:
-    """Tensors and ``config.json`` in the names of ``transformers``, or an XLM-R's ``masked_lm``.
+    """A model to be written, as tensors and ``config.json`` or as ``masked_lm``.
 
     Attributes:
-        single: makes the entries around one text ``A``.
-        pair: the entries around two texts.
+        tensors: by their names in ``transformers``.
+        config: content of ``config.json``.
+        masked_lm: an XLM-R, for which ``tensors`` and ``config`` stay empty.
+        single: makes the input of one text ``A`` as a list of entries.
+        pair: input of two texts ``A`` and ``B``.
         generation: makes the content of ``generation_config.json``; None for models that generate
             nothing.
         max_tokens: longest input.
@@ -38,7 +41,7 @@ class Exported:
 
     @classmethod
     def from_masked_lm(cls, masked_lm: PretrainedFile) -> "Exported":
-        """Make the content of an XLM-R, which has its own way of being written."""
+        """Make the content of an XLM-R, which ``write_masked_lm`` writes."""
         return cls({}, {}, masked_lm, max_tokens=masked_lm.sizes["max_positions"])
 
     @property

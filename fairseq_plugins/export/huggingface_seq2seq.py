@@ -88,10 +88,11 @@ ARCHITECTURES = {MBART: "mbart_large", M2M: "transformer"}
 
 
 def exported_seq2seq(content: Checkpoint) -> Exported:
-    """Translate a fairseq checkpoint with encoder and decoder.
+    """Convert a fairseq checkpoint with encoder and decoder.
 
     Raises:
-        ValueError: a wiring that neither model has, or embeddings that are not tied.
+        ValueError: norms, positions or options are neither mBART's nor M2M-100's, or the embeddings
+            are not tied.
     """
     options, origin = content.options, content.origin
     tensors = rename_tensors(content.tensors, NAMES, origin, EXPECTED).tensors
@@ -140,10 +141,10 @@ def exported_seq2seq(content: Checkpoint) -> Exported:
 
 
 def _untie(tensors: Dict[str, Tensor], origin: str) -> Tensor:
-    """Remove the one embedding, (V, C), and return it.
+    """Remove all copies of the shared embedding (V, C) and return one.
 
     Raises:
-        CheckpointError: there are several.
+        CheckpointError: there is none, or the copies differ.
     """
     names = [name for name in (SHARED, *TIED) if name in tensors]
     copies = [tensors.pop(name) for name in names]
@@ -154,19 +155,19 @@ def _untie(tensors: Dict[str, Tensor], origin: str) -> Tensor:
 
 
 def _check_norms(tensors: Mapping[str, Tensor], model_type: str, origin: str) -> None:
-    """Raise CheckpointError unless norms and positions are those of the model."""
+    """Raise CheckpointError unless norms and tables of positions are those of the model."""
     is_mbart = model_type == MBART
-    expected = {"layer_norm": True, "layernorm_embedding": is_mbart, "embed_positions": is_mbart}
+    needed = {"layer_norm": True, "layernorm_embedding": is_mbart, "embed_positions": is_mbart}
     for side in SIDES:
-        for name, is_expected in expected.items():
-            is_there = f"{side}.{name}.weight" in tensors
-            if is_there != is_expected:
-                verb = "has" if is_there else "has no"
+        for name, is_needed in needed.items():
+            is_present = f"{side}.{name}.weight" in tensors
+            if is_present != is_needed:
+                verb = "has" if is_present else "has no"
                 raise CheckpointError(f"{origin}: {verb} {side}.{name}; expected {EXPECTED}")
 
 
 def _max_positions(tensors: Mapping[str, Tensor], options: Mapping[str, Any], origin: str) -> int:
-    """Return the positions of both sides, which ``transformers`` has one number for."""
+    """Return the number of positions; ``transformers`` has one number for both sides."""
     if f"encoder.{POSITIONS}" not in tensors:
         sides = ("source", "target")
         return max(int(options.get(f"max_{side}_positions") or SINUSOIDS) for side in sides)
@@ -216,14 +217,14 @@ def _pair(task: Mapping[str, Any]) -> List[str]:
 
 
 def _tag(content: Checkpoint, language: str, entries: Entries) -> str:
-    """Return the entry of a language; empty if the dictionary has none."""
+    """Return a language's symbol as an entry of the dictionary; empty if it has none."""
     languages = stock_languages(content.entries, content.options, "[{}]")
     entry = languages.style.format(language)
     return entry if entry in entries else ""
 
 
 def _around_source(content: Checkpoint, entries: Entries) -> List[str]:
-    """List the entries around one text ``A``."""
+    """List the entries of a source of one text ``A``, as the task builds it."""
     task = _task(content)
     pair = _pair(task)
     if pair and task["_name"].startswith("translation_from_pretrained_bart"):
@@ -236,7 +237,7 @@ def _around_source(content: Checkpoint, entries: Entries) -> List[str]:
 
 
 def _generation(content: Checkpoint, entries: Entries) -> Dict[str, Any]:
-    """Describe beginning and end of outputs, with fairseq's defaults of a search."""
+    """Make ``generation_config.json``: how outputs begin, and fairseq's defaults of the search."""
     task = _task(content)
     pair = _pair(task)
     target = _tag(content, pair[1], entries) if pair else ""
@@ -251,8 +252,8 @@ def _generation(content: Checkpoint, entries: Entries) -> Dict[str, Any]:
 # ---- The way back. ----
 
 
-def recognised(folder: PathLike) -> bool:
-    """Return True if a folder's ``config.json`` names one of these models."""
+def is_seq2seq(folder: PathLike) -> bool:
+    """Return True if a folder's ``config.json`` names an mBART, M2M-100 or NLLB."""
     file = Path(folder) / CONFIG_NAME
     return file.is_file() and read_json(file, EXPECTED).get("model_type") in CLASSES
 
@@ -260,11 +261,11 @@ def recognised(folder: PathLike) -> bool:
 def import_seq2seq(folder: PathLike, checkpoint: PathLike) -> None:
     """Make a fairseq checkpoint of a folder of an mBART, M2M-100 or NLLB.
 
-    Its dictionary: ``fairseq-plugins dictionary FOLDER dict.txt``.
+    ``fairseq-plugins dictionary FOLDER dict.txt`` writes its dictionary.
 
     Raises:
-        ValueError: another model_type, tensors that are not accounted for, a bias of the output,
-            which fairseq does not have, or a file that is there already.
+        ValueError: the checkpoint exists already; or the folder has another model_type, tensors or
+            options that are not accounted for, or an output bias, which fairseq does not have.
     """
     if Path(checkpoint).exists():
         raise CheckpointError(

@@ -15,13 +15,13 @@ from ..checkpoints.tokenizers import WORDPIECE_NAMES
 from ..checkpoints.vocabulary import LANGUAGE, MASK, PAD, SPECIAL
 
 BARE = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")
-"""Codes of languages that ``transformers`` has without signs around them."""
+"""Language codes that ``transformers`` writes without brackets or underscores around them."""
 UNIGRAM = 1
-"""sentencepiece's number of a type of models."""
+"""sentencepiece's number of the type of a unigram model."""
 NORMAL, UNKNOWN, CONTROL = 1, 2, 3
 """sentencepiece's numbers of types of pieces."""
 NEVER = -1e6
-"""Score of an entry that no text has."""
+"""Score of an entry that is no piece: text is never split into it."""
 SPACE = "\u2581"
 
 
@@ -56,7 +56,7 @@ def read_pieces(file: Path) -> Pieces:
 
 
 def token(entry: str) -> str:
-    """Return the name of an entry in ``transformers``: languages lose the signs around them."""
+    """Return the name of an entry in ``transformers``: ``[de_DE]`` becomes ``de_DE``."""
     match = LANGUAGE.fullmatch(entry)
     code = match and (match[1] or match[2])
     return code if code and BARE.fullmatch(code) else entry
@@ -72,7 +72,7 @@ def describe(
         single, pair: entries around ``A`` and ``B``, the texts.
 
     Raises:
-        ValueError: pieces without a row; text would be split into others in their place.
+        ValueError: a piece has no row: text would be split into other pieces in its place.
     """
     rows = set(entries)
     rowless = [piece for piece in pieces.scores if piece not in rows]

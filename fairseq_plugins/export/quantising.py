@@ -14,10 +14,10 @@ DOMAIN, PRODUCT = "com.microsoft", "MatMulIntegerToFloat"
 def quantise(graph: Any, names: Dict[bytes, str]) -> List[str]:
     """Quantise the weights of a graph in place; the other factors are quantised when it runs.
 
-    A weight has a scale per output, a table of embeddings one per row, so that an output projection
-    tied to the embedding is stored once. The other factor of a product has a scale per row: with
-    one for the whole tensor, as onnxruntime has it, a sentence's result would depend on the others
-    of its batch, and large batches would lose more. Everything else stays float32.
+    A weight of a product has a scale per output, a table of embeddings has one per row. So an
+    output projection that is tied to the embedding is stored once. The other factor of a product
+    has a scale per row. With one scale for the whole tensor, onnxruntime's usual way, a sentence's
+    result would depend on the rest of its batch. Everything else stays float32.
 
     Args:
         graph: ``onnx_ir.Graph``.
@@ -30,7 +30,7 @@ def quantise(graph: Any, names: Dict[bytes, str]) -> List[str]:
 
 
 class QuantisedWeight(NamedTuple):
-    """Initializers of a weight: int8 values, scales (N,), zero points (N,)."""
+    """Initializers of a weight (K, N) or (N, K): int8 values, scales (N,), zero points (N,)."""
 
     values: Any
     scale: Any
@@ -38,13 +38,15 @@ class QuantisedWeight(NamedTuple):
 
 
 class QuantisedInput(NamedTuple):
-    """An input in 8 bits, and the largest magnitude of each of its rows."""
+    """An input divided by the largest magnitude of each row, in 8 bits, and these magnitudes."""
 
     rows: Any
     largest: Any
 
 
 class _Quantiser:
+    """Replace the products and lookups of one graph; weights and inputs are quantised once."""
+
     def __init__(self, graph: Any, names: Dict[bytes, str]):
         self.graph, self.names = graph, names
         self.quantised_names: Dict[str, None] = {}
@@ -69,13 +71,13 @@ class _Quantiser:
 
     @staticmethod
     def _is_plain(node: Any) -> bool:
-        """Return True for a Gemm that is a product and a sum, without factors."""
+        """Return True for a Gemm that computes ``x W + b``, with W perhaps transposed."""
         attributes = node.attributes
         factors = [attributes.get_float(name, 1.0) for name in ("alpha", "beta")]
         return factors == [1.0, 1.0] and attributes.get_int("transA", 0) == 0
 
     def _quantise_product(self, node: Any) -> None:
-        """Replace ``x W (+ b)`` with a constant W, which may be the transpose of a constant."""
+        """Replace ``x W (+ b)`` if W is a constant matrix or the transpose of one."""
         is_gemm = node.op_type == "Gemm"
         right, transposed = node.inputs[1], is_gemm and node.attributes.get_int("transB", 0) == 1
         transpose = right.producer()
@@ -94,7 +96,7 @@ class _Quantiser:
             self.graph.remove(transpose, safe=True)
 
     def _product(self, value: Any, weight: QuantisedWeight, transposed: bool, new: "_Nodes") -> Any:
-        """Make a product with a scale for each row of the input."""
+        """Add the nodes of a quantised product; ``transposed``: the values of the weight are."""
         matrix = weight.values
         if transposed:
             matrix = new.add("Transpose", matrix, perm=[1, 0])
@@ -105,7 +107,7 @@ class _Quantiser:
         return new.add("Mul", new.add(PRODUCT, *factors, domain=DOMAIN), largest)
 
     def _quantise_embedding(self, node: Any) -> None:
-        """Replace rows of a constant table."""
+        """Replace a lookup in a constant table by one in its int8 values and one in its scales."""
         table, rows = node.inputs
         if not _is_table(table):
             return
@@ -119,7 +121,7 @@ class _Quantiser:
     # ---- Constants, and quantised inputs. ----
 
     def _weight(self, value: Any, axis: int) -> QuantisedWeight:
-        """Quantise a weight with a scale per index of ``axis``, once."""
+        """Quantise a weight, once, with a scale per index of ``axis``."""
         key = (value, axis)
         if key not in self.weights:
             array = value.const_value.numpy()
@@ -136,7 +138,7 @@ class _Quantiser:
         return self.weights[key]
 
     def _input(self, value: Any, new: "_Nodes") -> QuantisedInput:
-        """Quantise an input, once for all products that read it."""
+        """Add the nodes that quantise an input, once for all products that read it."""
         if value not in self.inputs:
             last = self._shared("last", np.array([-1]))
             magnitudes = new.add("ReduceMax", new.add("Abs", value), last)
@@ -149,14 +151,14 @@ class _Quantiser:
         return self.inputs[value]
 
     def _column(self, scale: Any, rows: int) -> Any:
-        """Return scales as a column, (rows, 1)."""
+        """Return scales as a constant (rows, 1)."""
         name = f"{scale.name}_column"
         if name in self.graph.initializers:
             return self.graph.initializers[name]
         return self._constant(name, scale.const_value.numpy().reshape(rows, 1))
 
     def _shared(self, name: str, number: Any) -> Any:
-        """Return a constant of all products."""
+        """Return a constant that all products share."""
         name = f"quantised_{name}"
         if name in self.graph.initializers:
             return self.graph.initializers[name]
@@ -183,7 +185,7 @@ def _is_table(value: Optional[Any]) -> bool:
 
 
 class _Nodes:
-    """New nodes in front of a node, the last of which replaces it."""
+    """Insert nodes before a node, and replace it by the last of them."""
 
     def __init__(self, node: Any):
         self.node = node

@@ -36,14 +36,15 @@ def best(logits: Tensor, lengths: Tensor, blank: int, pieces: bool) -> Tuple[Ten
     Args:
         logits: (B, T, V).
         lengths: (B,).
-        pieces: find the best token beside the blank, too.
+        pieces: also find the best token other than the blank.
 
     Returns:
-        (B, T) each: the best tokens, with ``pieces`` the best ones beside the blank, and the
-        log-probabilities of the best; in padding they are the blank and 0.
+        The best tokens (B, T), with ``pieces`` the best tokens other than the blank (B, T), and the
+        log-probabilities (B, T) of the best tokens. At padding tokens are the blank, and
+        log-probabilities 0.
     """
-    # Operators that onnxruntime has fast: its TopK takes less time than its ArgMax, and of equal
-    # values also the first; its Softmax a tenth of its ReduceLogSumExp.
+    # The fastest operators of onnxruntime: TopK takes less time than ArgMax, and also returns the
+    # first of equal values. Softmax takes a tenth of the time of ReduceLogSumExp.
     outside = lengths_to_padding_mask(lengths, logits.size(1))
     ids = logits.topk(2 if pieces else 1, dim=-1).indices
     tokens: List[Tensor] = [ids[..., 0]]
@@ -58,7 +59,7 @@ def best(logits: Tensor, lengths: Tensor, blank: int, pieces: bool) -> Tuple[Ten
 
 
 class Part(NamedTuple):
-    """Keys and values of a layer that sentences attend to beside those of their tokens."""
+    """Keys and values that the tokens of a layer attend to."""
 
     keys: Tensor  # (B or 1, H, D, P), transposed
     values: Tensor  # (B or 1, H, P, D)
@@ -66,7 +67,7 @@ class Part(NamedTuple):
 
 
 class FixedPrompts(nn.Module):
-    """The prompts of a unit as they are after training, scaled and split into heads."""
+    """The trained prompts of a unit as constants, scaled and split into heads."""
 
     keys: Tensor
     values: Tensor
@@ -80,7 +81,7 @@ class FixedPrompts(nn.Module):
         self.register_buffer("values", torch.stack([value for _, value in pairs]))  # L 1 H P D
 
     def forward(self) -> List[List[Part]]:
-        """Return for each layer its part, the same for every sentence; no part if P = 0."""
+        """Return the parts of each layer: one for all sentences, or none if P = 0."""
         if self.values.size(3) == 0:
             return [[] for _ in range(self.values.size(0))]
         return [[Part(*pair)] for pair in zip(self.keys.unbind(), self.values.unbind())]
@@ -89,8 +90,9 @@ class FixedPrompts(nn.Module):
 class PrefixAttention(Attention):
     """Self-attention over prefixes and the sentence.
 
-    Each part has its own products, and only the scores are joined for the softmax: joined keys and
-    values would be copied for every sentence, layer and pass, a third of the time in batches of 32.
+    The products are computed part by part, and only the scores are joined, for the softmax. Joining
+    keys and values would copy them for every sentence, layer and pass, which took a third of the
+    time in batches of 32.
     """
 
     def __init__(self, attention: PrefixSelfAttention, updates: Optional[Updates]):
@@ -108,6 +110,7 @@ class PrefixAttention(Attention):
         Args:
             x: (B, S, C).
             mask: (B, 1, 1, S), added to the scores of the sentence.
+            prefixes: what is attended to beside the sentence.
 
         Returns:
             (B, S, C).
@@ -146,13 +149,13 @@ class MaskedLMLayers(nn.Module):
     def forward(
         self, tokens: Tensor, places: Tensor, padding: Tensor, prefixes: List[List[Part]]
     ) -> List[Tensor]:
-        """Compute the outputs of the layers, (B, S, C) each, arbitrary at padding.
+        """Compute the outputs of the layers, (B, S, C) each, undefined at padding.
 
         Args:
             tokens: (B, S) int64.
             places: (B or 1, S), rows of the table of positions.
             padding: (B, S) bool, True = padding.
-            prefixes: of each layer.
+            prefixes: of each layer, what is attended to beside the tokens.
         """
         x = self.norm(self.tokens(tokens) + self.places(places))
         mask = additive_key_mask(padding, x.dtype)
@@ -237,7 +240,7 @@ class NATEncoder(nn.Module):
 
 
 class NATDecoder(nn.Module):
-    """The slots of every sentence, upsample x S, and the best token of each.
+    """The decoder over ``upsample`` x S slots, and the best token of each slot.
 
     ``bias`` (V,) is CTC's addition to the blank, or None.
     """

@@ -1,6 +1,6 @@
 """SGA and ``nat_ctc``: an encoder, an alignment and a denoising pass, each a graph."""
 
-from typing import Any, Dict, NamedTuple, Sequence
+from typing import Any, Dict, Sequence
 
 import torch
 from torch import Tensor
@@ -10,19 +10,19 @@ from ..sga.model import SGAModel
 from ..translate import Translator
 from . import text
 from .folder import Content
-from .graphs import Graph
+from .graphs import SENTENCES, Graph, make_source
 from .slot_graphs import NATDecoder, NATEncoder, SGAEncoder, SGAUnit
 
 MODELS = (SGAModel, NATCTCModel)
 
-SENTENCES, SOURCE, SLOTS = 3, 7, 15  # sizes of the examples that graphs are traced with
+SLOTS = 15  # of the example that graphs are traced with
 
 
 def content(translator: Translator, pairs: Sequence[text.Pair]) -> Content:
-    """Describe the folder of a model that fills slots.
+    """Make the content of the folder of a model that fills slots.
 
     Raises:
-        ValueError: a search that the runtime does not have.
+        ValueError: an alignment or a search that the runtime does not have.
     """
     model, generator = translator.model, translator.generator
     beam = getattr(getattr(generator, "beam", None), "size", 0)
@@ -87,8 +87,8 @@ def graphs(model: Any, penalty: float = 0.0) -> Dict[str, Graph]:
 
 def sga_graphs(model: SGAModel, penalty: float) -> Dict[str, Graph]:
     """Make the graphs of an SGA model, with its prompts folded in."""
-    source, lengths = make_examples(model.masked_lm.sizes.padding_idx)
-    encoder = SGAEncoder(model)
+    pad = model.masked_lm.sizes.padding_idx
+    source, encoder = make_source(pad), SGAEncoder(model)
     with torch.no_grad():
         keys, values, *_ = encoder(source)
     encoder_outputs = ["keys", "values"]
@@ -97,7 +97,7 @@ def sga_graphs(model: SGAModel, penalty: float) -> Dict[str, Graph]:
     results = {"encoder": Graph(encoder, {"source": source}, {"source": (0, 1)}, encoder_outputs)}
     inputs = {
         "tokens": torch.full((SENTENCES, SLOTS), model.mask),
-        "lengths": lengths,
+        "lengths": count_slots(source, pad),
         "source": source,
         "keys": keys,
         "values": values,
@@ -124,10 +124,11 @@ def sga_graphs(model: SGAModel, penalty: float) -> Dict[str, Graph]:
 
 def nat_graphs(model: NATCTCModel, penalty: float) -> Dict[str, Graph]:
     """Make the graphs of a ``nat_ctc`` model."""
-    source, lengths = make_examples(model.encoder.padding_idx)
-    encoder = NATEncoder(model)
+    pad = model.encoder.padding_idx
+    source, encoder = make_source(pad), NATEncoder(model)
     with torch.no_grad():
-        inputs = {"lengths": lengths, "source": source, "states": encoder(source)}
+        states = encoder(source)
+    inputs = {"lengths": count_slots(source, pad), "source": source, "states": states}
     varying = {"lengths": (0,), "source": (0, 1), "states": (0, 1)}
     _, bias = model.ctc_projection(penalty)
     return {
@@ -136,15 +137,6 @@ def nat_graphs(model: NATCTCModel, penalty: float) -> Dict[str, Graph]:
     }
 
 
-class Examples(NamedTuple):
-    """A source (B, S) with padding, and slots (B,)."""
-
-    source: Tensor
-    lengths: Tensor
-
-
-def make_examples(pad: int) -> Examples:
-    """Make the input that graphs are traced with."""
-    source = torch.full((SENTENCES, SOURCE), pad + 1)
-    source[1, SOURCE - 2 :] = pad
-    return Examples(source, source.ne(pad).sum(dim=1) * 2)
+def count_slots(source: Tensor, pad: int) -> Tensor:
+    """Count two slots (B,) for each token of the example."""
+    return source.ne(pad).sum(dim=1) * 2

@@ -24,7 +24,7 @@ NEGATIVE = float("-inf")
 
 
 def merged(parts: Sequence[Tuple[nn.Linear, float]]) -> nn.Linear:
-    """Merge linear layers into one: their outputs, each times a factor, one after the other."""
+    """Merge linear layers into one that concatenates their outputs, each times its factor."""
     weight = torch.cat([part.weight.detach() * factor for part, factor in parts])
     linear = nn.Linear(weight.size(1), weight.size(0), bias=parts[0][0].bias is not None)
     linear.weight = nn.Parameter(weight, requires_grad=False)
@@ -40,7 +40,7 @@ def merge_keys_values(attention: Any) -> nn.Linear:
 
 
 def merge_queries_keys_values(attention: Any) -> nn.Linear:
-    """Merge the projections of queries, with their scale, keys and values."""
+    """Merge the projections of queries, keys and values; queries are scaled."""
     keys_values = [(attention.k_proj, 1.0), (attention.v_proj, 1.0)]
     return merged([(attention.q_proj, attention.scaling), *keys_values])
 
@@ -62,7 +62,12 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Optional[Tensor] =
 
 
 class Words(nn.Module):
-    """Embedding of tokens and positions, as in both sides of the stock transformer."""
+    """Embedding of tokens and positions of a side of the stock transformer.
+
+    Args:
+        side: encoder or decoder.
+        positions: number of positions, for sinusoidal ones.
+    """
 
     def __init__(self, side: Any, positions: int):
         super().__init__()
@@ -97,7 +102,7 @@ class FeedForward(nn.Module):
 
 
 class Attention(nn.Module):
-    """Heads, and the product behind them."""
+    """Heads, and the output projection after them."""
 
     def __init__(self, stock: Any):
         super().__init__()
@@ -108,7 +113,7 @@ class Attention(nn.Module):
         return x.view(x.size(0), x.size(1), self.heads, self.width).transpose(1, 2)
 
     def join(self, x: Tensor) -> Tensor:
-        """Join heads and apply the product behind them. (B, H, S, D) -> (B, S, C)."""
+        """Join heads and apply the output projection. (B, H, S, D) -> (B, S, C)."""
         return self.out(x.transpose(1, 2).reshape(x.size(0), x.size(2), self.heads * self.width))
 
 
@@ -178,14 +183,14 @@ class CrossAttention(Attention):
 
 
 class Step(nn.Module):
-    """A block with its residual connection and its norm, before the block or after the sum."""
+    """A block with its residual connection, and its norm before the block or after the sum."""
 
     def __init__(self, layer: Any, norm: nn.Module, compute: nn.Module):
         super().__init__()
         self.before, self.norm, self.compute = bool(layer.normalize_before), norm, compute
 
     def ready(self, x: Tensor) -> Tensor:
-        """Return the input of the block."""
+        """Return the input of the block, normalised if its norm comes first."""
         return self.norm(x) if self.before else x
 
     def close(self, x: Tensor, output: Tensor) -> Tensor:
@@ -198,7 +203,7 @@ class Step(nn.Module):
 
 
 def attention_step(layer: Any, kind: Any) -> Step:
-    """Make the self-attention of a layer, of a class of this file."""
+    """Make the self-attention of a layer; ``kind``: the class of attention."""
     return Step(layer, layer.self_attn_layer_norm, kind(layer.self_attn))
 
 
@@ -271,7 +276,7 @@ class EncoderGraph(StatesGraph):
 
 
 class StepGraph(nn.Module):
-    """A decoding step: candidates of every beam, the score of a forced token, and the caches.
+    """A decoding step: best candidates of each beam, score of a forced token, and new caches.
 
     Args:
         model: a stock-shaped transformer.
@@ -338,12 +343,12 @@ class StepGraph(nn.Module):
 
         Args:
             tokens: (B, K) int64, the last token of every beam.
-            order: (B, K) int64, row of each beam in the caches, which have the rows of the step
-                before, in any number.
+            order: (B, K) int64, row of each beam in the caches, whose R rows are the beams of the
+                step before.
             forced: (B, K) int64, the token whose score is returned beside the best ones.
             penalty: (V,), added to the log-probabilities; minus infinity keeps a token out.
-            width: (W,), of which only the length counts: candidates per beam.
-            source: (B, S) int64, of which only the padding counts.
+            width: (W,), whose length is the number of candidates per beam; its values are not read.
+            source: (B, S) int64, of which only the padding is read.
             cross_keys, cross_values: L each, outputs of :class:`EncoderGraph`.
             self_keys, self_values: L each, the caches, (R, H, T, D); T = 0 in the first step.
 
@@ -359,6 +364,6 @@ class StepGraph(nn.Module):
 
 
 def padding(tokens: Tensor, pad: int) -> Tensor:
-    """Make a mask to add: (B, S) ids -> (B, 1, 1, S), minus infinity at padding, else 0."""
+    """Make a bias of attention scores from ids: (B, S) -> (B, 1, 1, S), -inf at padding, else 0."""
     zeros = torch.zeros_like(tokens, dtype=torch.float32)
     return zeros.masked_fill(tokens.eq(pad), NEGATIVE)[:, None, None, :]

@@ -44,8 +44,8 @@ def files(translator: Translator) -> Files:
     task = translator.task
     names = _vocabularies(task)
     contents: Files = {
-        names["source"]: _lines(task.source_dictionary),
-        names["target"]: _lines(task.target_dictionary),
+        names["source"]: list_symbols(task.source_dictionary.symbols),
+        names["target"]: list_symbols(task.target_dictionary.symbols),
     }
     pieces = _pieces(translator.cfg)
     if pieces:
@@ -56,7 +56,7 @@ def files(translator: Translator) -> Files:
 def describe(translator: Translator, pairs: Sequence[Pair]) -> Dict[str, Any]:
     """Make the entries of ``model.json`` that all translating models have.
 
-    ``target_prefix`` of a pair is empty here.
+    ``target_prefix`` of each pair is left empty.
     """
     task, model = translator.task, translator.model
     limits = utils.resolve_max_positions(task.max_positions(), model.max_positions())
@@ -83,9 +83,9 @@ def _vocabularies(task: Any) -> Dict[str, str]:
     return {side: f"vocabulary.{side}.txt" for side in SIDES}
 
 
-def _lines(dictionary: Dictionary) -> str:
-    """Write one symbol per line, in the order of the ids."""
-    return "".join(f"{symbol}\n" for symbol in dictionary.symbols)
+def list_symbols(symbols: Sequence[str]) -> str:
+    """Make the text of a vocabulary: a symbol per line, in the order of the ids."""
+    return "".join(f"{symbol}\n" for symbol in symbols)
 
 
 def _symbols(dictionary: Dictionary) -> Dict[str, int]:
@@ -114,7 +114,10 @@ def _name(section: Any) -> Optional[str]:
 
 
 def _pair(task: Any, pair: Pair) -> Dict[str, Any]:
-    """Describe a pair: its languages, and the symbols that the task puts around a source."""
+    """Describe a pair: its languages, and the symbols that the task puts around a source.
+
+    They are read off a source of one piece that the task builds.
+    """
     task = task_of(task, pair)
     dictionary = task.source_dictionary
     piece = dictionary.nspecial
@@ -150,7 +153,7 @@ def places_of(state: Mapping[str, Any], folder: Path, data: Optional[Any] = None
     Args:
         state: content of the checkpoint.
         folder: of the checkpoint.
-        data: the only root, if set; else the roots are ``folder`` and the run's data.
+        data: looked in alone, if set; else ``folder`` and the data folder of the training.
     """
     roots = [folder]
     data_path = task_options(state).get("data") or find_settings(state).get("data")
@@ -167,8 +170,8 @@ def entries_of(state: Mapping[str, Any], rows: int, places: List[Path], origin: 
     Returns an empty list if there is no dictionary.
 
     Raises:
-        ValueError: a dictionary with more entries than there are rows, or with fewer by some that
-            no file names.
+        ValueError: the dictionary has more entries than the embedding has rows, or fewer, and no
+            file names the missing ones.
     """
     dictionaries = (find_dictionary(place, {}) for place in places)
     file = next(filter(None, dictionaries), None)

@@ -1,7 +1,7 @@
 """Languages: the symbol of each, and several languages in one training run."""
 
 import logging
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, List, Mapping, Sequence
 
 from ..common.data_bins import split_names
 from ..common.epoch_dataset import EpochDataset, JoinedDataset
@@ -27,7 +27,7 @@ class Languages:
                 "in the model's order"
             )
         self.symbols = [template.format(name) for name in self.names]
-        self.codes = _read_codes(cfg.language_codes)
+        self.codes = read_codes(cfg.language_codes)
 
     def symbol(self, subset: str) -> str:
         """Find the symbol of a subset's language, as ``[de_DE]`` for ``test.de``.
@@ -36,11 +36,9 @@ class Languages:
             ValueError: ``--langs`` has no such language, or several.
         """
         code = language_of(subset)
-        language = self.codes.get(code, code)
-        matches = [name for name in self.names if name == language]
-        if not matches and code not in self.codes:  # de also names de_DE
-            matches = [name for name in self.names if name.split("_")[0] == language]
+        matches = match_languages(code, self.names, self.codes)
         if len(matches) != 1:
+            language = self.codes.get(code, code)
             fault = f"has {', '.join(matches)}" if matches else "does not have it"
             raise ValueError(
                 f"subset {subset}: language {language or '(none)'}, --langs {fault}; valid: name "
@@ -55,8 +53,21 @@ def language_of(subset: str) -> str:
     return subset.rpartition(".")[2] if "." in subset else ""
 
 
-def _read_codes(text: str) -> Dict[str, str]:
-    """Parse ``--language-codes`` into language of a subset -> language of the model."""
+def match_languages(code: str, names: Sequence[str], codes: Mapping[str, str]) -> List[str]:
+    """List the languages in ``names`` that a code stands for.
+
+    A code in ``codes`` stands for its entry alone. Another code stands for the language of that
+    name or, if there is none, for all its regions: ``de`` for ``de_DE`` and ``de_AT``.
+    """
+    language = codes.get(code, code)
+    matches = [name for name in names if name == language]
+    if not matches and code not in codes:
+        matches = [name for name in names if name.split("_")[0] == code]
+    return matches
+
+
+def read_codes(text: str) -> Dict[str, str]:
+    """Parse ``de=deu_Latn,fr=fra_Latn``: language of a text -> language of the model."""
     codes = {}
     for part in split_names(text):
         key, _, language = part.partition("=")

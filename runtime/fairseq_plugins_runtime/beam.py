@@ -13,7 +13,8 @@ from .folder import Folder, Pair
 from .hypothesis import Hypothesis
 from .model_json import ModelError, Values
 
-NOTHING = np.float32(-np.inf)
+IMPOSSIBLE = np.float32(-np.inf)
+"""Score of a candidate that is never chosen."""
 HEAD = ("tokens", "order", "forced", "penalty", "width", "source")
 MOST_SCORES = 1 << 26
 """Scores of a step (256 MiB in float32) above which a batch is decoded in parts."""
@@ -54,7 +55,7 @@ class Search(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Continuations of each sentence's beams, the best first, (B, M)."""
+    """M continuations of the beams of each sentence, best first; each array is (B, M)."""
 
     scores: np.ndarray  # float32, of the output so far
     tokens: np.ndarray  # int64
@@ -81,7 +82,7 @@ class BeamDecoder:
                 or self.symbols.pad in pair.target_prefix
                 or pair.eos in forced
             ):
-                valid = "at least one id, no padding, and no end symbol behind the first"
+                valid = "at least one id, no padding, and no end symbol after the first id"
                 raise values.error("target_prefix", valid)
         graphs = folder.graphs("encoder", "step")
         self.encoder, self.step = graphs["encoder"], graphs["step"]
@@ -144,6 +145,8 @@ class BeamDecoder:
 class Beams:
     """The beams of a batch: their outputs so far, and the finished hypotheses.
 
+    Sentences that need no further step leave the arrays; ``active`` has the numbers of the others.
+
     Args:
         unknown, padding: ids.
         size: V.
@@ -158,9 +161,9 @@ class Beams:
         self.prefix = pair.target_prefix[1:]
         self.penalty = np.zeros(size, np.float32)
         self.penalty[unknown] -= search.unkpen
-        self.penalty[padding] = NOTHING
+        self.penalty[padding] = IMPOSSIBLE
         self.without_eos = self.penalty.copy()
-        self.without_eos[self.eos] = NOTHING
+        self.without_eos[self.eos] = IMPOSSIBLE
         # The graph reads the number of candidates of a beam from the length of this input.
         self.candidates = np.zeros(min(2 * self.width, size), np.float32)
         self.step, self.limits, self.active = 0, limits, np.arange(len(limits))
@@ -172,7 +175,7 @@ class Beams:
         self.finished: List[List[Hypothesis]] = [[] for _ in limits]
 
     def inputs(self) -> Tuple[np.ndarray, ...]:
-        """Return the inputs of the graph, in the order of ``HEAD`` without the source."""
+        """Return the inputs of the next step, in the order of ``HEAD`` without the source."""
         forced = np.repeat(np.maximum(self._forced(), 0)[:, None], self.tokens.shape[1], axis=1)
         penalty = self.without_eos if self.step < self.search.min_len else self.penalty
         return (
@@ -194,14 +197,14 @@ class Beams:
     def advance(
         self, scores: np.ndarray, ids: np.ndarray, forced: np.ndarray
     ) -> Optional[np.ndarray]:
-        """Choose the next beams.
+        """Finish hypotheses that end, and choose the next beams.
 
         Args:
             scores, ids: (B, K, W) log-probabilities and tokens of the best candidates of each beam.
-            forced: (B, K) log-probabilities of the tokens that :meth:`inputs` forced.
+            forced: (B, K) log-probabilities of the forced tokens in :meth:`inputs`.
 
         Returns:
-            The sentences of this batch that continue; None if all do.
+            Rows of the sentences that continue; None if all do.
 
         Raises:
             ModelError: a score is nan.
@@ -213,7 +216,7 @@ class Beams:
             )
         scores, ids = _force(scores, ids, forced, self._forced())
         candidates = self._best(scores, ids)
-        ends = (candidates.tokens == self.eos) & (candidates.scores != NOTHING)
+        ends = (candidates.tokens == self.eos) & (candidates.scores != IMPOSSIBLE)
         ends[:, : self.width] &= ~self.ignored
         is_done = self._finish(candidates, ends)
         staying = np.flatnonzero(~is_done)
@@ -227,7 +230,7 @@ class Beams:
     def _best(self, scores: np.ndarray, ids: np.ndarray) -> Candidates:
         """Return the best 2 K candidates of each sentence.
 
-        Each of its K beams has one candidate that ends, so at least K of them do not end.
+        At least K of them do not end, because each of the K beams has one candidate that ends.
         """
         sentences, beams, per_beam = scores.shape
         total = (scores + self.scores[:, :, None]).reshape(sentences, -1)
@@ -237,7 +240,7 @@ class Beams:
         return Candidates(np.take_along_axis(total, places, axis=1), tokens, places // per_beam)
 
     def _finish(self, candidates: Candidates, ends: np.ndarray) -> np.ndarray:
-        """Store the hypotheses that end among the K best candidates.
+        """Store each hypothesis that ends among the K best candidates.
 
         Returns:
             (B,) bool, True = the sentence needs no further step.
@@ -256,10 +259,16 @@ class Beams:
     def _continue(self, candidates: Candidates, ends: np.ndarray, staying: np.ndarray) -> None:
         """Make the best K candidates that do not end the next beams.
 
-        If these are fewer than K, candidates that end fill the places and are ignored later.
+        If there are fewer than K, candidates that end fill the free beams; ``ignored`` marks them.
+
+        Args:
+            candidates: of the sentences that continue.
+            ends: (B, M) bool, True = the candidate ends; changed.
+            staying: rows of these sentences before this step.
         """
         previous_beams = self.tokens.shape[1]
         ends[:, : self.width] |= self.ignored
+        # Candidates that end rank after all others.
         rank = ends * (2 * self.width) + np.arange(ends.shape[1])
         places = np.argsort(rank, axis=1)[:, : self.width]
         self.ignored = np.take_along_axis(rank, places, axis=1) >= 2 * self.width
@@ -290,7 +299,7 @@ def _force(
     rows = np.flatnonzero(forced >= 0)
     if len(rows):
         scores, ids = scores.copy(), ids.copy()
-        scores[rows] = NOTHING
+        scores[rows] = IMPOSSIBLE
         scores[rows, :, 0] = forced_scores[rows]
         ids[rows, :, 0] = forced[rows, None]
     return scores, ids

@@ -10,7 +10,8 @@ import numpy as np
 from .answers import Answer, best_span, windows
 from .folder import Folder
 from .model_json import ModelError
-from .translator import BATCH_TOKENS, batches
+from .places import Span
+from .translator import BATCH_TOKENS, batches, pad_rows
 
 HEADS = ("states", "classification", "ranking", "tokens", "spans")
 FORMATS = ("xlmr", "bert", "mbart", "mbart50")
@@ -38,6 +39,14 @@ class Assembled(NamedTuple):
     ids: List[int]
     starts: List[int]  # position of each text's first id
     counts: List[int]  # ids of each text after the cut
+
+
+class Window(NamedTuple):
+    """Part of a passage that is read with its question."""
+
+    question: int  # number of the question, from 0
+    start: int  # its first piece in the passage
+    places: List[Span]  # characters that each piece of the passage covers
 
 
 class Encoder:
@@ -68,12 +77,13 @@ class Encoder:
             raise folder.model.part("limits").error("source_tokens", valid)
         self._graph = folder.graphs("encoder")["encoder"]
         self._graph.expect(["tokens"], ["states", *(["logits"] if self.head != "states" else [])])
-        spans = ("max_question", "window_stride", "max_answer") if self.head == "spans" else ()
-        self._spans = {name: values.integer(name, 1) for name in spans}
-        if spans and self.limits["source_tokens"] <= self._added(2) + self._spans["max_question"]:
-            raise values.error(
-                "max_question", "less than the longest input, which has a passage too"
-            )
+        self._windows: Dict[str, int] = {}
+        if self.head == "spans":
+            for name in ("max_question", "window_stride", "max_answer"):
+                self._windows[name] = values.integer(name, 1)
+            if self.limits["source_tokens"] <= self._added(2) + self._windows["max_question"]:
+                valid = "less than the longest input, which has a passage too"
+                raise values.error("max_question", valid)
 
     # ---- Tasks. ----
 
@@ -139,13 +149,14 @@ class Encoder:
             labels of each line; "" for words that the longest input cuts off.
         """
         self._need("tokens")
-        rows, places = [], []  # places: the first piece of each word
+        rows, first_pieces = [], []  # of each line; the number of each word's first piece
         for number, line in enumerate(lines, start=1):
             words = [self._ids(word, number) or [self._symbols.unk] for word in line.split()]
             rows.append(self._assemble([[piece for word in words for piece in word]], language))
-            places.append(np.cumsum([0, *(len(word) for word in words)])[:-1])
+            first_pieces.append(np.cumsum([0, *(len(word) for word in words)])[:-1])
         tags = []
-        for logits, row, firsts in zip(self._run("logits", rows, batch_tokens), rows, places):
+        all_logits = self._run("logits", rows, batch_tokens)
+        for logits, row, firsts in zip(all_logits, rows, first_pieces):
             best, start, count = logits.argmax(axis=-1), row.starts[0], row.counts[0]
             tags.append(
                 [self.labels[best[start + first]] if first < count else "" for first in firsts]
@@ -158,29 +169,35 @@ class Encoder:
         language: Optional[str] = None,
         batch_tokens: int = BATCH_TOKENS,
     ) -> List[Answer]:
-        """Find the span of the passage that answers each pair of question and passage.
+        """Find the answer to each question in its passage.
 
         A long passage is read in overlapping windows.
+
+        Args:
+            questions: pairs of question and passage.
+            language, batch_tokens: as in :meth:`encode`.
         """
         self._need("spans")
-        rows, origins = [], []
+        rows: List[Assembled] = []
+        parts: List[Window] = []
         for number, (question, passage) in enumerate(questions, start=1):
-            question_ids = self._ids(question, number)[: self._spans["max_question"]]
+            question_ids = self._ids(question, number)[: self._windows["max_question"]]
             pieces, places = self._places(passage, number)
             room = self.limits["source_tokens"] - self._added(2) - len(question_ids)
-            for start in windows(len(pieces), room, self._spans["window_stride"]):
+            for start in windows(len(pieces), room, self._windows["window_stride"]):
                 rows.append(self._assemble([question_ids, pieces[start : start + room]], language))
-                origins.append((number - 1, start, places))
-        best = [Answer("", float("-inf"))] * len(questions)
+                parts.append(Window(number - 1, start, places))
+        answers = [Answer("", float("-inf"))] * len(questions)
         all_logits = self._run("logits", rows, batch_tokens)
-        longest = self._spans["max_answer"]
-        for logits, row, (number, start, places) in zip(all_logits, rows, origins):
-            score, first, last = best_span(logits, row.starts[1], row.counts[1], longest)
-            if score > best[number].score:
-                shift = start - row.starts[1]
-                text = questions[number][1][places[first + shift][0] : places[last + shift][1]]
-                best[number] = Answer(text, score)
-        return best
+        longest = self._windows["max_answer"]
+        for logits, row, part in zip(all_logits, rows, parts):
+            span = best_span(logits, row.starts[1], row.counts[1], longest)
+            if span.score > answers[part.question].score:
+                shift = part.start - row.starts[1]  # from positions of the input to pieces
+                begin, end = part.places[span.first + shift][0], part.places[span.last + shift][1]
+                passage = questions[part.question][1]
+                answers[part.question] = Answer(passage[begin:end], span.score)
+        return answers
 
     def count_tokens(self, text: Input) -> int:
         """Count the tokens of an input with its special symbols.
@@ -263,10 +280,7 @@ class Encoder:
         outputs: List[Any] = [None] * len(rows)
         classes = 2 if self.head == "spans" else len(self.labels)
         for numbers in batches([len(row.ids) for row in rows], batch_tokens):
-            longest = len(rows[numbers[-1]].ids)
-            tokens = np.full((len(numbers), longest), self._symbols.pad, np.int64)
-            for place, number in enumerate(numbers):
-                tokens[place, : len(rows[number].ids)] = rows[number].ids
+            tokens = pad_rows([rows[number].ids for number in numbers], self._symbols.pad)
             values = self._graph.run([output], {"tokens": tokens})[0]
             if output == "logits" and values.shape[-1] != classes:
                 raise ModelError(
@@ -291,9 +305,9 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def cut_lengths(lengths: Sequence[int], room: int) -> List[int]:
-    """Return how many ids of one or two texts fit into ``room``.
+    """Return how many ids of each of one or two texts fit into ``room`` together.
 
-    The longer text is cut first; when both are equally long, both are cut.
+    The longer text is cut first; from equal lengths on both are cut.
     """
     if sum(lengths) <= room:
         return list(lengths)

@@ -29,7 +29,7 @@ class Pair(NamedTuple):
     source: str
     target: str
     source_prefix: List[int]  # ids before the source
-    source_suffix: List[int]  # ids behind the source
+    source_suffix: List[int]  # ids after the source
     target_prefix: List[int]  # ids that a target begins with
     eos: int  # id that a target ends with
 
@@ -59,14 +59,14 @@ class Graph:
             raise ModelError(f"{self.path}: {_first_line(error)}") from error
 
     def run_values(self, outputs: Sequence[str], inputs: Dict[str, Any]) -> List[Any]:
-        """Compute outputs by name as onnxruntime's values, which the next run does not copy."""
+        """Compute outputs by name as onnxruntime's values, which the next run need not copy."""
         try:
             return list(self.session.run_with_ort_values(list(outputs), inputs))
         except Exception as error:  # onnxruntime's errors have no other base
             raise ModelError(f"{self.path}: {_first_line(error)}") from error
 
     def shape(self, name: str) -> List[Any]:
-        """Return the shape of an input; sizes that vary have names."""
+        """Return the shape of an input; a size that varies is a name instead of a number."""
         return next(list(entry.shape) for entry in self.session.get_inputs() if entry.name == name)
 
     def expect(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
@@ -167,14 +167,13 @@ class Folder:
         pieces = self.file(model, "pieces") if model.values.get("pieces") is not None else None
         ignored = model.ids("ignored", len(target))
         self.text = Text(source, target, pieces, self.source_symbols.unk, ignored)
-        self.limits = {
-            name: model.part("limits").integer(name, 1)
-            for name in ("source_tokens", "target_tokens")
-            if name == "source_tokens" or name in model.part("limits").values
-        }
-        self.pairs = (
-            [self._pair(pair) for pair in model.parts("pairs")] if self.kind != "encoder" else []
-        )
+        limits = model.part("limits")
+        self.limits = {"source_tokens": limits.integer("source_tokens", 1)}
+        if "target_tokens" in limits.values:
+            self.limits["target_tokens"] = limits.integer("target_tokens", 1)
+        self.pairs: List[Pair] = []
+        if self.kind != "encoder":
+            self.pairs = [self._pair(pair) for pair in model.parts("pairs")]
 
     def _pair(self, values: Values) -> Pair:
         source, target = len(self.text.source), len(self.text.target)

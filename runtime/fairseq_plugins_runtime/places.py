@@ -14,10 +14,10 @@ Span = Tuple[int, int]
 
 
 def pieces_of(text: str, processor: Any) -> Tuple[List[str], List[Span]]:
-    """Split a text into pieces.
+    """Split a text into pieces, and find the characters of each.
 
-    White space belongs to no piece: a piece of white space alone has an empty span. Several pieces
-    of one character, as its bytes, all cover it.
+    Spans leave out white space: a piece of white space alone has an empty span. If a character is
+    split, as into its bytes, each of its pieces covers it.
 
     Args:
         processor: of sentencepiece; None = the pieces are the words.
@@ -34,7 +34,7 @@ def pieces_of(text: str, processor: Any) -> Tuple[List[str], List[Span]]:
 
 
 def _in_normal(pieces: Sequence[str], normal: str) -> Iterator[Span]:
-    """Yield the span of each piece in the normalised text; a byte has that of its character."""
+    """Yield the span of each piece in the normalised text; of a byte, the span of its character."""
     at = 0
     for piece in pieces:
         byte = None if normal.startswith(piece, at) else BYTE_PIECE.fullmatch(piece)
@@ -47,11 +47,11 @@ def _in_normal(pieces: Sequence[str], normal: str) -> Iterator[Span]:
 
 
 def _in_text(origin: Sequence[int], begin: int, end: int, normal: str) -> Span:
-    """Return the span in the text of a span (begin, end) in the normalised text.
+    """Convert a span (begin, end) of the normalised text to one of the text, without white space.
 
     Args:
-        origin: for each normalised character and the end, the first character of the text that it
-            was made of.
+        origin: for each normalised character, and for the end, the position in the text of the
+            first character that it was made of.
     """
     while begin < end and _is_space(origin, begin, normal):
         begin += 1
@@ -66,5 +66,5 @@ def _in_text(origin: Sequence[int], begin: int, end: int, normal: str) -> Span:
 
 
 def _is_space(origin: Sequence[int], place: int, normal: str) -> bool:
-    """Return True for a space that stands in the text: normalising a character may add spaces."""
+    """Return True for a space of the text, not one that normalising a character has added."""
     return normal[place] == SPACE and (place == 0 or origin[place] != origin[place - 1])

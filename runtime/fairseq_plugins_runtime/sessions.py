@@ -1,10 +1,10 @@
 """Open sessions of onnxruntime, and set the threads that they use.
 
-If each session has a pool of threads, the threads of a graph that has run keep spinning while the
-next graph runs: a model of three graphs took 1.8 times as long on two cores. So in a process that
-runs nothing else all sessions share a pool. onnxruntime then refuses sessions with pools of their
-own, which other code may open: in any other process each session has a pool whose threads stop
-spinning at the end of a run.
+If each session has its own pool of threads, the threads of one graph keep spinning while the next
+graph runs: a model of three graphs took 1.8 times as long on two cores. So all sessions share a
+pool in a process that runs nothing else. onnxruntime then refuses sessions with pools of their own,
+which other code in the process may open. Elsewhere each session has its own pool, whose threads
+stop spinning at the end of a run.
 """
 
 import platform
@@ -66,8 +66,9 @@ def has_wrong_products() -> bool:
 def _saturates() -> bool:
     """Return True if sums of products of unsigned and signed 8-bit integers may saturate.
 
-    They do on x86-64 without VNNI, and lose a fifth of the largest value. onnxruntime then makes
-    the weights unsigned, which is exact and slower. An unknown x86-64 processor counts as such.
+    They do on x86-64 without VNNI, with errors up to a fifth of the largest value. An x86-64
+    processor without a readable description counts as one of these. With unsigned weights the sums
+    are exact and slower.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False

@@ -4,7 +4,8 @@ An alignment pass (or the iterations of mask-predict) is followed by denoising p
 sentences that still change. Shape letters: B sentences, S source tokens, T slots.
 """
 
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from collections import deque
+from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -52,30 +53,20 @@ class SlotDecoder:
     """Decode batches. Holds no state, so several threads may use it at once."""
 
     def __init__(self, folder: Folder) -> None:
-        values, search, size = (
-            folder.model.part("slots"),
-            folder.model.part("search"),
-            len(folder.text.target),
-        )
+        values, search = folder.model.part("slots"), folder.model.part("search")
+        last_id = len(folder.text.target) - 1
         self.text, self.symbols = folder.text, folder.symbols
         self.upsample = values.integer("upsample", 1)
-        self.blank = values.integer("blank", 0, size - 1)
-        self.mask = (
-            values.integer("mask", 0, size - 1)
-            if values.values.get("mask") is not None
-            else self.blank
-        )
+        self.blank = self.mask = values.integer("blank", 0, last_id)
+        if values.values.get("mask") is not None:
+            self.mask = values.integer("mask", 0, last_id)
         self.has_denoiser, self.fill_blanks = values.flag("denoiser"), values.flag("fill_blanks")
         self.mask_predict = values.choice("alignment", "ctc", "mask_predict") == "mask_predict"
         self.max_iter, self.adaptive = search.integer("max_iter", 0), search.flag("adaptive")
-        graphs = folder.graphs(
-            "encoder", "alignment", *(["denoising"] if self.has_denoiser else [])
-        )
-        self.encoder, self.alignment, self.denoising = (
-            graphs["encoder"],
-            graphs["alignment"],
-            graphs.get("denoising"),
-        )
+        names = ["encoder", "alignment", *(["denoising"] if self.has_denoiser else [])]
+        graphs = folder.graphs(*names)
+        self.encoder, self.alignment = graphs["encoder"], graphs["alignment"]
+        self.denoising = graphs.get("denoising")
         self.iterations = self.length_beam = 0
         guided = [name for name in self.encoder.outputs if name != "length_log_probs"]
         self.encoder.expect(["source"], guided)
@@ -118,7 +109,7 @@ class SlotDecoder:
             lengths = lengths * self.upsample
         else:
             lengths = (source != self.symbols.pad).sum(axis=1) * self.upsample
-            path = self._run(self.alignment, self._blank_sentence(lengths), lengths, guidance)
+            path = self._run(self.alignment, self._masks(lengths), lengths, guidance)
             history = [path]
         steps = np.zeros_like(lengths)
         if self.denoising is not None:
@@ -132,20 +123,20 @@ class SlotDecoder:
         length_log_probs = states.pop("length_log_probs", np.zeros((len(source), 0), np.float32))
         return Guidance(source, states), length_log_probs
 
-    def _blank_sentence(self, lengths: np.ndarray) -> np.ndarray:
+    def _masks(self, lengths: np.ndarray) -> np.ndarray:
+        """Make the input of an alignment, masks in every slot; (B, T) int64."""
         return np.full((len(lengths), int(lengths.max())), self.mask, np.int64)
 
     def _run(
         self, graph: Graph, tokens: np.ndarray, lengths: np.ndarray, guidance: Guidance
     ) -> Path:
+        """Run the alignment or the denoising once over ``tokens`` (B, T)."""
         inputs = {"lengths": lengths, "source": guidance.source, **guidance.states}
         if "tokens" in graph.inputs:
             inputs["tokens"] = tokens
-        names = [
-            "best",
-            "log_probs",
-            *(["pieces"] if self.fill_blanks and "pieces" in graph.outputs else []),
-        ]
+        names = ["best", "log_probs"]
+        if self.fill_blanks and "pieces" in graph.outputs:
+            names.append("pieces")
         outputs = dict(zip(names, graph.run(names, inputs)))
         outside = padding(lengths, outputs["best"].shape[1])
         best = np.where(outside, self.blank, outputs["best"])
@@ -162,9 +153,10 @@ class SlotDecoder:
         steps: np.ndarray,
         history: List[Path],
     ) -> Path:
-        """Denoise each sentence until its output stays the same or repeats in a cycle.
+        """Denoise each sentence until its output stays the same, or for ``max_iter`` passes.
 
-        In a cycle, it stops at the pass whose output equals that of the last allowed pass.
+        Outputs that repeat in a cycle need no more passes: the sentence stops at the pass whose
+        output the last allowed pass would have.
 
         Args:
             lengths: (B,) slots.
@@ -177,27 +169,26 @@ class SlotDecoder:
         """
         assert self.denoising is not None
         active, current, slots = np.arange(len(lengths)), path, lengths
-        last, seen = np.full_like(lengths, self.max_iter), []  # type: ignore[var-annotated]
+        last = np.full_like(lengths, self.max_iter)
+        seen: Deque[np.ndarray] = deque(maxlen=MAX_PERIOD)
         for step in range(1, self.max_iter + 1):
             tokens = self._denoiser_input(current)[:, : int(slots.max())]
-            seen = [*seen[1 - MAX_PERIOD :], tokens]
+            seen.append(tokens)
             new = self._run(self.denoising, tokens, slots, guidance)
             steps[active] += 1
-            path = _put(path, new, active)
+            path = _replace_rows(path, new, active)
             history.append(path)
             if self.adaptive:
                 outside = padding(slots, new.tokens.shape[1])
                 unchanged = _equal(new.tokens, current.tokens, outside)
-                last = np.minimum(
-                    last, self._last_pass(step, seen, self._denoiser_input(new), outside)
-                )
+                next_input = self._denoiser_input(new)
+                last = np.minimum(last, self._last_pass(step, seen, next_input, outside))
                 staying = np.flatnonzero(~unchanged & (last > step))
                 if len(staying) == 0:
                     break
                 if len(staying) < len(active):
-                    active, slots, last, *seen = (
-                        part[staying] for part in (active, slots, last, *seen)
-                    )
+                    active, slots, last = active[staying], slots[staying], last[staying]
+                    seen = deque((part[staying] for part in seen), MAX_PERIOD)
                     new, guidance = new.rows(staying), guidance.rows(staying)
             current = new
         return path
@@ -206,16 +197,17 @@ class SlotDecoder:
         return path.pieces if self.fill_blanks else path.tokens
 
     def _last_pass(
-        self, step: int, seen: List[np.ndarray], next_input: np.ndarray, outside: np.ndarray
+        self, step: int, seen: Sequence[np.ndarray], next_input: np.ndarray, outside: np.ndarray
     ) -> np.ndarray:
         """Return the pass at which each sentence stops, (B,).
 
-        If the next input was the input of an earlier pass, the outputs repeat with a period. A pass
-        in this period has the output of the last allowed pass. Otherwise it is the last pass.
+        If the next input was the input of an earlier pass, outputs repeat with a period. Then a
+        pass of the coming period has the output of the last allowed pass, and the sentence stops
+        there. Otherwise it stops at the last allowed pass.
 
         Args:
             step: number of passes so far.
-            seen: inputs of the passes so far, (B, T) each.
+            seen: inputs of the latest passes, (B, T) each.
             next_input: (B, T).
             outside: (B, T) bool, True = padding.
         """
@@ -229,7 +221,11 @@ class SlotDecoder:
     def _mask_predict(
         self, guidance: Guidance, length_log_probs: np.ndarray
     ) -> Tuple[Path, np.ndarray]:
-        """Fill outputs of the most probable lengths; return the best one and its length, (B,)."""
+        """Fill an output of each of the most probable lengths.
+
+        Returns:
+            The output of each sentence with the best mean log-probability, and its length, (B,).
+        """
         count = self.length_beam
         lengths = (np.argsort(-length_log_probs, axis=1, kind="stable")[:, :count] + 1).reshape(-1)
         sentences = np.arange(len(length_log_probs))
@@ -247,22 +243,19 @@ class SlotDecoder:
         Returns:
             tokens (B, N) and their log-probabilities (B, N).
         """
-        tokens = self._blank_sentence(lengths)
+        tokens = self._masks(lengths)
         log_probs = np.zeros(tokens.shape, np.float32)
         masked = ~padding(lengths, tokens.shape[1])
         for step in range(self.iterations):
             if step:
-                masked = lowest_scores(
-                    log_probs, lengths * (self.iterations - step) // self.iterations, lengths
-                )
+                counts = lengths * (self.iterations - step) // self.iterations
+                masked = lowest_scores(log_probs, counts, lengths)
                 tokens = np.where(masked, self.mask, tokens)
             if not masked.any():
                 break
             new = self._run(self.alignment, tokens, lengths, guidance)
-            tokens, log_probs = (
-                np.where(masked, new.tokens, tokens),
-                np.where(masked, new.log_probs, log_probs),
-            )
+            tokens = np.where(masked, new.tokens, tokens)
+            log_probs = np.where(masked, new.log_probs, log_probs)
         return tokens, log_probs
 
     # ---- Hypotheses. ----
@@ -289,22 +282,18 @@ class SlotDecoder:
         """
         rows = []
         for path in self.passes(source)[1]:
-            rows.append(
-                [
-                    "" if number == self.blank else self.text.symbol(number)
-                    for number in path.tokens[0].tolist()
-                ]
-            )
+            ids = path.tokens[0].tolist()
+            rows.append(["" if n == self.blank else self.text.symbol(n) for n in ids])
         return rows
 
 
 def padding(lengths: np.ndarray, size: int) -> np.ndarray:
-    """Return (B, ``size``) bool, True behind the length of each sentence, (B,)."""
+    """Return a mask (B, ``size``) bool, True = padding, for sentences of these lengths (B,)."""
     return np.arange(size)[None] >= lengths[:, None]
 
 
 def collapse_mask(tokens: np.ndarray, lengths: np.ndarray, blank: int) -> np.ndarray:
-    """Return the slots that CTC's collapse leaves, (B, T) bool.
+    """Mark the slots whose tokens CTC's collapse keeps, (B, T) bool.
 
     These are the first slots of every run of equal tokens, without blanks.
     """
@@ -329,12 +318,12 @@ def lowest_scores(scores: np.ndarray, counts: np.ndarray, lengths: np.ndarray) -
 
 
 def _equal(rows: np.ndarray, references: np.ndarray, outside: np.ndarray) -> np.ndarray:
-    """Compare rows (B, T) with those of an array that may be wider, without padding. (B,) bool."""
+    """Compare rows (B, T) with ``references``, which may be wider, except at padding; (B,) bool."""
     return ((rows == references[:, : rows.shape[1]]) | outside).all(axis=1)
 
 
-def _put(path: Path, new: Path, active: np.ndarray) -> Path:
-    """Copy the path of a batch, with new rows for its active sentences."""
+def _replace_rows(path: Path, new: Path, active: np.ndarray) -> Path:
+    """Return the path of a batch with the rows of its active sentences replaced by ``new``."""
     merged = [batch.copy() for batch in path]
     for batch, rows in zip(merged, new):
         batch[active, : rows.shape[1]] = rows

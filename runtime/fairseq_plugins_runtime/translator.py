@@ -95,7 +95,7 @@ class Translator:
         return self._decoder.trace(np.array(rows, np.int64)) if rows[0] else []
 
     def _pair(self, source: Optional[str], target: Optional[str], any_target: bool = False) -> Pair:
-        """Return the pair of these languages; None is any language.
+        """Return the pair of these languages; None stands for any language.
 
         Raises:
             ModelError: there is none or, unless ``any_target``, several.
@@ -116,18 +116,19 @@ class Translator:
         """Convert each line to ids, [] for an empty line; cut lines that are too long."""
         prefix, suffix = pair.source_prefix, pair.source_suffix
         longest = self.limits["source_tokens"] - len(prefix) - len(suffix)
-        rows, long = [], []
+        rows, cut_lines = [], []
         for number, line in enumerate(lines, start=first):
             try:
                 ids = self._folder.text.ids(line)
             except ModelError as error:
                 raise ModelError(f"line {number}: {error}") from None
             if len(ids) > longest:
-                long.append(number)
+                cut_lines.append(number)
             rows.append([*prefix, *ids[:longest], *suffix] if ids else [])
-        if long:
-            numbers = ", ".join(map(str, long[:LISTED])) + (", …" if len(long) > LISTED else "")
-            noun = "lines" if len(long) > 1 else "line"
+        if cut_lines:
+            numbers = ", ".join(map(str, cut_lines[:LISTED]))
+            numbers += ", …" if len(cut_lines) > LISTED else ""
+            noun = "lines" if len(cut_lines) > 1 else "line"
             logger.warning("longer than %d tokens and cut: %s %s", longest, noun, numbers)
         return rows
 
@@ -135,9 +136,7 @@ class Translator:
         text, pad = self._folder.text, self._folder.source_symbols.pad
         translations = [Translation("", 0.0, [], 0) for _ in rows]
         for numbers in batches([len(row) for row in rows], batch_tokens):
-            source = np.full((len(numbers), len(rows[numbers[-1]])), pad, np.int64)
-            for place, number in enumerate(numbers):
-                source[place, : len(rows[number])] = rows[number]
+            source = pad_rows([rows[number] for number in numbers], pad)
             for number, best in zip(numbers, self._decoder.decode(source, pair)):
                 line = text.text(best.tokens)
                 translations[number] = Translation(line, best.score, best.tokens, best.passes)
@@ -160,6 +159,14 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[List[int]]:
         batch.append(number)
     if batch:
         yield batch
+
+
+def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> np.ndarray:
+    """Make an array (B, S) int64 of rows of ids, padded on the right."""
+    array = np.full((len(rows), max(map(len, rows))), pad, np.int64)
+    for number, row in enumerate(rows):
+        array[number, : len(row)] = row
+    return array
 
 
 DECODERS: Dict[str, Any] = {"slots": SlotDecoder, "encoder_decoder": BeamDecoder}

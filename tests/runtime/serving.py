@@ -5,7 +5,7 @@ import threading
 import time
 
 from fairseq_plugins_runtime.serve.limits import Limits
-from fairseq_plugins_runtime.serve.server import bound, build
+from fairseq_plugins_runtime.serve.server import bind, build
 
 SECONDS = 30
 
@@ -13,7 +13,7 @@ SECONDS = 30
 @contextlib.contextmanager
 def serving(*models, **limits):
     """Yields the server, with its address as ``url``; it is stopped at the end."""
-    with bound("127.0.0.1", 0) as listener:
+    with bind("127.0.0.1", 0) as listener:
         server = build(models, Limits(**limits))
         server.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

@@ -43,20 +43,17 @@ def main(argv: Sequence[str]) -> int:
     parser = build_parser()
     args = parser.parse_args(argv)
     try:
-        from .server import bound, build
+        from .server import bind, build
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in MODULES:
             raise
         remedy = f"run: python -m pip install {NEEDED}"
         parser.exit(2, f"{parser.prog}: error: {error.name} is missing; {remedy}\n")
     try:
-        listener = bound(args.host, args.port)
+        listener = bind(args.host, args.port)
     except OSError as error:
-        parser.exit(
-            2,
-            f"{parser.prog}: error: --host {args.host} --port {args.port}: "
-            f"{error.strerror or error}\n",
-        )
+        address = f"--host {args.host} --port {args.port}"
+        parser.exit(2, f"{parser.prog}: error: {address}: {error.strerror or error}\n")
     try:
         with listener:
             if not _is_loopback(listener.getsockname()[0]):

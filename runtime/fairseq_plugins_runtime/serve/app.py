@@ -93,7 +93,7 @@ class Service:
         seconds = self.limits.max_seconds
         if self.open >= self.limits.max_requests:
             with suppress(asyncio.TimeoutError, Refused):
-                await asyncio.wait_for(received(request, self.limits.max_body), seconds)
+                await asyncio.wait_for(read_body(request, self.limits.max_body), seconds)
             raise Refused(503, f"{self.open} requests are waiting; try again later", RETRY_SECONDS)
         self.open += 1
         try:
@@ -110,7 +110,8 @@ class Service:
             self.open -= 1
 
     async def _answer(self, request: Request, ask: Handler) -> Response:
-        body = await received(request, self.limits.max_body)
+        """Answer a request; stop the work if its client disconnects."""
+        body = await read_body(request, self.limits.max_body)
         content_type = request.headers.get("content-type", "")
         question = await self._run(self._read, content_type, request.scope["query_string"], body)
         answer = asyncio.ensure_future(ask(question))
@@ -169,9 +170,13 @@ class Service:
     def _split(
         model: Translator, question: TranslationRequest
     ) -> Tuple[List[List[str]], List[str], List[int]]:
-        """Split the texts into lines; return them, the lines that are not empty, and their tokens.
+        """Split the texts into lines, and count their tokens.
 
-        Raises Refused with the number of a line that the model would cut.
+        Returns:
+            The lines of each text; all lines that are not empty, and the tokens of each.
+
+        Raises:
+            Refused: the model would cut a line; names its number.
         """
         texts = [split_lines(text) for text in question.texts]
         lines: List[str] = []
@@ -194,7 +199,7 @@ class Service:
 
     @staticmethod
     def _join(question: TranslationRequest, texts: List[List[str]], translations: List[str]) -> Any:
-        """Put translations in the places of their lines; return them as q is."""
+        """Put translations in the places of their lines; return a list if ``q`` is a list."""
         lines = iter(translations)
         joined = ["\n".join(next(lines) if line else "" for line in text) for text in texts]
         return question.answer(joined)
@@ -237,8 +242,12 @@ class Service:
         return {"models": rows, "limits": self.limits._asdict()}
 
 
-async def received(request: Request, limit: int) -> bytes:
-    """Read the body of a request. Raises Refused if it is longer than ``limit`` bytes."""
+async def read_body(request: Request, limit: int) -> bytes:
+    """Read the body of a request.
+
+    A body that is longer than ``limit`` bytes raises Refused, after up to ``DISCARDED`` times the
+    limit was read and discarded.
+    """
     refused = Refused(413, f"the body is too long; valid: at most {limit} bytes")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > DISCARDED * limit:
@@ -294,6 +303,8 @@ def create_app(service: Service) -> FastAPI:
 
 
 def _asking(service: Service, ask: Handler) -> Callable[[Request], Awaitable[Response]]:
+    """Make a route whose requests ``ask`` answers within the limits of the service."""
+
     async def route(request: Request) -> Response:
         """Answer a request."""
         return await service.answer(request, ask)
@@ -302,6 +313,8 @@ def _asking(service: Service, ask: Handler) -> Callable[[Request], Awaitable[Res
 
 
 def _constant(response: Response) -> Callable[[], Awaitable[Response]]:
+    """Make a route that gives every request the same answer."""
+
     async def route() -> Response:
         """Return the answer."""
         return response

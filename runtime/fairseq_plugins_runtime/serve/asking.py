@@ -22,14 +22,14 @@ JSON_NAMES = {
 
 
 class TranslationRequest(NamedTuple):
-    """Hold a request that was checked."""
+    """Fields of a request that was checked."""
 
     texts: List[str]
-    is_list: bool  # whether q was a list
+    is_list: bool  # True if q was a list
     pair: Pair
 
     def answer(self, texts: List[str]) -> Any:
-        """Return the texts as q is: a list if q is a list."""
+        """Return the texts as a list if ``q`` was a list, else the only text."""
         return texts if self.is_list else texts[0]
 
 

@@ -22,13 +22,13 @@ class Job:
     """Lines of a request, which are answered together or not at all.
 
     Args:
-        group: lines of equal groups may share a batch.
-        run: returns a result per line; a batch calls that of its first job.
+        group: jobs of the same group may share a batch.
+        run: returns a result per line. A batch calls the ``run`` of its first job.
         lines: at least one.
         costs: tokens of each line.
 
     Attributes:
-        future: its result is a list of a result per line. Cancelling it removes the job from the
+        future: its result is a list with a result per line. Cancelling it removes the job from the
             queue.
     """
 
@@ -64,9 +64,9 @@ class Job:
         return numbers
 
     def receive(self, results: Sequence[Any]) -> None:
-        """Store the results of the lines taken last, and answer if all lines have results.
+        """Store the results of the lines in the last batch, and answer if no line is left.
 
-        Batches run one after the other, so results come in the order of the lines.
+        Batches run one after another, so results come in the order of the lines.
         """
         self._results.extend(results)
         if len(self._results) == len(self.lines):
@@ -114,7 +114,7 @@ class Batcher:
     def close(self) -> None:
         """Answer waiting jobs with Stopped and let the running batch finish.
 
-        A job with some lines in the running batch and others in none is waiting.
+        A job waits if some of its lines are in no batch yet, even if others are being run.
         """
         with self._changed:
             self._closed = True
@@ -135,6 +135,7 @@ class Batcher:
             self._run(batch)
 
     def _next(self) -> Optional[Batch]:
+        """Wait for jobs and take the next batch; None after :meth:`close`."""
         with self._changed:
             while True:
                 self._jobs = deque(job for job in self._jobs if job.waiting)
@@ -145,6 +146,7 @@ class Batcher:
                 self._changed.wait()
 
     def _take(self) -> Batch:
+        """Take the lines of the next batch: those of the first job, and of others of its group."""
         group, room = self._jobs[0].group, self.batch_tokens
         batch: Batch = []
         for job in self._jobs:

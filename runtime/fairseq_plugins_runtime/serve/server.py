@@ -52,7 +52,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
     """Bind a socket without listening. Raises OSError if the address is taken or not local."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, kind, protocol)
@@ -73,9 +73,8 @@ def build(models: Sequence[Translator], limits: Limits) -> Server:
     """
     service = Service(models, limits)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    logging.getLogger("python_multipart").setLevel(
-        logging.ERROR
-    )  # a malformed form is answered, not logged
+    # A malformed form is answered, not logged.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
     settings: Any = dict(
         log_config=None,
         access_log=False,

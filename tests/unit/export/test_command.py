@@ -64,7 +64,7 @@ def test_packages_that_are_missing_are_named(checkpoint, tmp_path, capsys, monke
 
 
 def test_a_folder_that_is_taken_and_a_model_of_another_kind(checkpoint, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(command.encoders, "understands", lambda _: False)
+    monkeypatch.setattr(command.encoders, "is_encoder", lambda _: False)
     monkeypatch.setattr(command, "load", lambda *_: (Namespace(model=nn.Linear(1, 1)), []))
     shown = refused(capsys, checkpoint, tmp_path / "out")
     assert f"MODEL {checkpoint}: is a Linear, which cannot be exported; valid: " in shown and "SGAModel" in shown

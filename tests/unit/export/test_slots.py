@@ -104,7 +104,7 @@ def test_the_modules_compute_what_the_model_does(model, pieces, penalty):
 @pytest.fixture(scope="module")
 def exported_once():
     """torch's exporter takes seconds a graph: float32 and int8 are made of the same."""
-    known, export = {}, graph_files.exported
+    known, export = {}, graph_files.export_graph
 
     def exported(graph):
         if id(graph) not in known:
@@ -112,7 +112,7 @@ def exported_once():
         return onnx_ir.from_proto(known[id(graph)][1])
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(graph_files, "exported", exported)
+        patched.setattr(graph_files, "export_graph", exported)
         yield
 
 
