@@ -97,9 +97,11 @@ def convert_bart(checkpoint: Checkpoint) -> PretrainedFile:
 
 
 def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
+    """Convert the encoder of a Hugging Face mBART or M2M-100 folder."""
     options = checkpoint.options
     checkpoint.refuse(differing(options, _FOLDER_WIRED), EXPECTED)
-    family, copies = _FOLDER_FAMILIES[str(checkpoint.model_type)], ((SHARED, f"encoder.{WORDS}"),)
+    family = _FOLDER_FAMILIES[str(checkpoint.model_type)]
+    copies = ((SHARED, f"encoder.{WORDS}"),)  # (copy, original); a folder has one or both
     model = convert_tensors(checkpoint, NAMES, FOLDER_SIZES, EXPECTED, family, copies)
     default = family == "nllb"  # of transformers: True for M2M-100, False for mBART
     model.wiring["scale_embedding"] = bool(options.get("scale_embedding", default))

@@ -130,7 +130,13 @@ def _describe(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
 def _dictionaries(
     state: Mapping[str, Any], checkpoint: PathLike, data: Optional[PathLike]
 ) -> List[Path]:
-    """Return the dictionaries in ``data``, else those of the run's data, else of the checkpoint."""
+    """Return the ``dict*.txt`` in ``data``.
+
+    If ``data`` is None: those in the run's data folder, or else those beside the checkpoint.
+
+    Raises:
+        CheckpointError: if there are none.
+    """
     option = _task_options(state).get("data")
     run_data = option.split(os.pathsep)[0] if isinstance(option, str) else None
     folders = [data] if data else [run_data, Path(checkpoint).parent]

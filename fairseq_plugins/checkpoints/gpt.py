@@ -149,12 +149,14 @@ def _convert_fairseq(checkpoint: Checkpoint) -> PretrainedFile:
 
 
 def _convert_folder(checkpoint: Checkpoint) -> PretrainedFile:
+    """Convert a Hugging Face GPT-2; other wiring is the default of ``CausalLMLayout``, GPT-2's."""
     config = checkpoint.options
     problems = [*epsilon_problems(config, "layer_norm_epsilon"), *differing(config, _FOLDER_WIRED)]
     checkpoint.refuse(problems, EXPECTED)
-    copies = ((_OUTPUT, _WORDS),)
+    copies = ((_OUTPUT, _WORDS),)  # (copy, original)
+    padding_idx = -1  # the first position has row 0
     model = convert_tensors(
-        checkpoint, NAMES, FOLDER_SIZES, EXPECTED, copies=copies, padding_idx=-1
+        checkpoint, NAMES, FOLDER_SIZES, EXPECTED, copies=copies, padding_idx=padding_idx
     )
     model.wiring = {
         "activation": _ACTIVATIONS[config.get("activation_function") or "gelu_new"],

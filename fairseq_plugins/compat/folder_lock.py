@@ -33,10 +33,11 @@ _locks: Dict[str, RunLock] = {}
 def hold(folder: str) -> bool:
     """Lock a folder for this process until :func:`release`, the end of the process or a kill.
 
-    A data-loading worker is a child of the process. It may outlive the run but holds no lock.
+    A second call by the same process succeeds, and needs a second :func:`release`. A data-loading
+    worker is a child of the process. It may outlive the run but holds no lock.
 
     Returns:
-        False if the file system has no locks.
+        False, after a warning, if the lock's file cannot be opened or the file system has no locks.
 
     Raises:
         ValueError: another process holds the folder; names it.

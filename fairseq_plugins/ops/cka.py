@@ -284,7 +284,10 @@ def _compute_pairs(
 
 
 def _check_varied(hsic: Hsic, count: int, name: str) -> None:
-    """Raise ValueError if a matrix's HSIC with itself is not finite or 0: CKA divides by it."""
+    """Raise ValueError unless both HSICs of a matrix with itself are finite and above 0.
+
+    CKA divides by their roots.
+    """
     if not math.isfinite(hsic.biased):
         raise ValueError(f"{name}: holds numbers that are not finite; valid: finite vectors")
     if hsic.biased <= 0:
@@ -292,6 +295,7 @@ def _check_varied(hsic: Hsic, count: int, name: str) -> None:
             f"{name}: every sentence has the same vector: CKA would divide by 0; valid: vectors "
             "that vary"
         )
+    # ``biased`` is (N - 1)² HSIC_0, ``unbiased`` HSIC_1 itself: N² brings both to one scale.
     if hsic.unbiased * count**2 <= ROUNDING * hsic.biased:
         reason = "the sentences are equally far from each other: unbiased CKA would divide by 0"
         raise ValueError(f"{name}: {reason}; valid: other or more sentences")

@@ -97,13 +97,18 @@ def linear_dag_with_best(
     )
 
 
+def _mark_silent(slots: Tensor, size: int) -> Tensor:
+    """Mark the slots that emit nothing: the first, the last, and padding. (B, T) bool."""
+    places = torch.arange(size, device=slots.device)
+    return (places == 0) | (places >= slots[:, None] - 1)
+
+
 def _emitting(log_probs: Tensor, slots: Tensor) -> Tensor:
-    """Set log-probabilities (B, T, ...) to -inf in first and last slots and in padding."""
-    places = torch.arange(log_probs.size(1), device=slots.device)
-    silent = (places == 0) | (places >= slots[:, None] - 1)
-    return log_probs.masked_fill(
-        silent.view(*silent.shape, *(1,) * (log_probs.dim() - 2)), IMPOSSIBLE
-    )
+    """Set log-probabilities, (B, T) or (B, T, S), to -inf in the slots that emit nothing."""
+    is_silent = _mark_silent(slots, log_probs.size(1))
+    if log_probs.dim() == 3:
+        is_silent = is_silent[:, :, None]
+    return log_probs.masked_fill(is_silent, IMPOSSIBLE)
 
 
 def _start(transitions: Tensor) -> Tensor:
@@ -125,7 +130,14 @@ def _posteriors(
 ) -> Posteriors:
     """Run forward-backward over the tokens of a target; holds (B, T, T) at a time.
 
-    log_probs: (B, T, S).
+    Args:
+        log_probs: (B, T, S) of the target's tokens in every slot.
+        transitions: (B, T, T) log-probabilities.
+        slots, lengths: (B,) int64 on the device.
+
+    Returns:
+        gamma[b, t, s]: probability that slot t emits token s; edges[b, v, u]: that the path goes
+        from v to u. A target without room has the loss inf.
     """
     assert transitions is not None
     emitted, to_end = _emitting(log_probs, slots), _to_end(transitions, slots)
@@ -139,14 +151,16 @@ def _posteriors(
     scale = total.masked_fill(total.isinf(), 0.0)[:, None]
 
     gamma, edges = torch.zeros_like(log_probs), torch.zeros_like(transitions)
-    # after: log-probability of all that is still to come, from this slot.
+    # after: log-probability of the tokens from number ``index`` on, and of the end, from this slot.
+    # A sentence joins when ``index`` is its length.
     after = torch.where(sizes == len(before) - 1, to_end, IMPOSSIBLE)
     for index in range(len(before) - 2, -1, -1):
         gamma[:, :, index] = (before[index + 1] + after - scale).exp()
         coming = transitions + (emitted[:, :, index] + after)[:, None, :]  # B T T
         edges += (before[index][:, :, None] + coming - scale[:, :, None]).exp()
         after = torch.where(sizes == index, to_end, coming.logsumexp(dim=2))
-    # The transition to the last slot, from the slot of the last token.
+    # The transition to the last slot, from the slot of the last token. It is set, not added: the
+    # loop leaves 0 there, because the last slot emits nothing.
     last_token = sizes[:, None].expand(-1, transitions.size(1), 1)
     at_last_token = torch.stack(before, dim=2).gather(2, last_token)[:, :, 0]  # B T
     last_edge = (at_last_token + to_end - scale).exp()
@@ -203,14 +217,14 @@ def lookahead(transitions: Tensor, log_probs: Tensor, slots: Tensor, weight: flo
         (B, T) bool, True = is visited and emits.
     """
     last = slots - 1
-    is_silent = _emitting(log_probs, slots).isinf()
+    is_silent = _mark_silent(slots, log_probs.size(1))
     token_scores = weight * log_probs.masked_fill(is_silent, 0.0)
     successor = (transitions + token_scores[:, None, :]).argmax(dim=2)  # B T
     successor.scatter_(1, last[:, None], last[:, None])
     place, visited = torch.zeros_like(slots), torch.zeros_like(is_silent)
     # As many steps as slots: to stop when all paths have ended would wait for the device each time.
     for _ in range(transitions.size(1) - 1):
-        place = successor.gather(1, place[:, None])[:, 0].minimum(last)
+        place = successor.gather(1, place[:, None])[:, 0]
         visited.scatter_(1, place[:, None], True)
     return visited & ~is_silent
 

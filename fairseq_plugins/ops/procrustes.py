@@ -53,7 +53,7 @@ def reweighted_maps(x: Tensor, y: Tensor, power: float = 0.5) -> Maps:
 
 
 class _Whitening(NamedTuple):
-    """Roots of a covariance (not centred), (C, C) each."""
+    """Roots of a covariance (neither centred nor divided by P), (C, C) each."""
 
     whiten: Tensor  # of its inverse
     colour: Tensor  # of the covariance

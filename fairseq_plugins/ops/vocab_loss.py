@@ -69,8 +69,8 @@ def linear_token_losses(
     """Compute the two terms of fairseq's label-smoothed cross-entropy per token.
 
     Values and gradients are those of materialised logits ``linear(hidden, weight, bias)``, of which
-    ``chunk_size`` x V exist at a time; float32 (float64 for float64 input). :func:`label_smoothed`
-    puts the terms together.
+    ``chunk_size`` x V exist at a time. They are computed in float32, or in float64 for float64
+    input. :func:`label_smoothed` puts the terms together.
 
     Args:
         hidden, target: (..., C) floating-point and (...) int64.
@@ -93,6 +93,7 @@ def linear_token_losses(
     else:
         places = target.ne(ignore_index).nonzero(as_tuple=True)  # once: it waits for the device
         rows, labels = hidden[places], target[places]
+    # Asked here: autograd has switched the gradient off inside forward.
     want_smooth, grad_enabled = label_smoothing > 0, torch.is_grad_enabled()
     nll, smooth, best = _LinearNLL.apply(
         rows, weight, bias, labels, want_smooth, chunk_size, want_best, grad_enabled

@@ -57,7 +57,8 @@ def half_shares(share: Tensor, mass: Tensor, dtype: torch.dtype) -> Tuple[Tensor
     most 1,024.
 
     Returns:
-        The shares, and the powers (N,); None unless ``dtype`` is float16.
+        The shares, and the powers (N,), by which the caller divides its product; None unless
+        ``dtype`` is float16.
     """
     if dtype != torch.float16:
         return share.to(dtype), None

@@ -7,8 +7,9 @@ Read beside the paper, in this order::
     noise.py       4.4       noise on the denoiser's input
     criterion.py   4.5       Eq. 7, summed and logged
     decoding.py    4.4       the alignment's best path, then denoising until nothing changes
-    state.py       5.2       what a checkpoint holds; the frozen model's file
-    tasks.py, many_pairs.py  5.1  ``sga_translation``; one model for many pairs
+    state.py       5.1       the frozen model's file; what a checkpoint holds
+    tasks.py       5.1       ``sga_translation``
+    many_pairs.py  5.4       the same prompts for many pairs
     variants.py    start of a run: ``SGA.build_model`` looks up the blank, reads the frozen model
                    and picks the class of --alignment; ``build_generator`` picks the decoding.
                    Variants are free.py and mask_predict.py (4.3, free generation) and

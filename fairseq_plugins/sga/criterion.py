@@ -38,7 +38,7 @@ class SGACTCCriterion(SummedCriterion):
     alignment = "ctc"
     """The model's --alignment that this criterion trains."""
     config = SGACTCConfig
-    """The options that tell the denoiser's from the rest by their names."""
+    """Dataclass of the options; names that begin with ``denoise_`` are about the denoiser."""
     units = {
         "loss": "sample_size",
         "alignment_loss": "sample_size",

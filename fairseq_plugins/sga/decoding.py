@@ -207,8 +207,8 @@ class SGAGenerator:
         last_pass = torch.full_like(active.last_pass, limit)
         for period, earlier_input in enumerate(reversed(active.inputs), start=1):
             in_cycle = _equal_rows(next_input, earlier_input, padding)
-            # Pass step + n * period gives the output of pass step, and pass max_iter gives that of
-            # this pass, which comes within the next period:
+            # Outputs come again every ``period`` passes: pass max_iter would give the output of
+            # pass step + (limit - step) % period, and no later pass is needed.
             last_pass = last_pass.masked_fill(in_cycle, step + (limit - step) % period)
         active.last_pass = torch.minimum(active.last_pass, last_pass)
         return (~unchanged & (active.last_pass > step)).cpu().nonzero()[:, 0]

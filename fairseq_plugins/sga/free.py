@@ -79,9 +79,9 @@ class TokenAlignmentModel(SGAModel):
     copies: int
 
     def duplicate(self, tokens: Tensor) -> Tensor:
-        """Repeat each token ``copies`` times, as far as there are positions.
+        """Repeat each token ``copies`` times, and leave out tokens without room for all copies.
 
-        (B, T) -> (B, copies T).
+        (B, T) -> (B, T'), T' = copies T or as many slots as there are positions.
         """
         most_tokens = self.masked_lm.sizes.max_positions // self.copies
         return tokens[:, :most_tokens].repeat_interleave(self.copies, dim=1)

@@ -50,7 +50,7 @@ class SGATranslationMultiTask(SGATranslationTask):
     or with ``sga_translation``, from any language: one that was never trained is logged as
     zero-shot.
 
-    Source: SGA section 5.1, multilingual translation; it names no sampling.
+    Source: SGA section 5.4, prompt sharing; it names no sampling.
     """
 
     pairs: List[Tuple[str, str]]

@@ -98,7 +98,8 @@ class SGAModel(SlotModel):
 
     Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts. What
     trains are the prompts (and the scale of ``--prompt-scale``), W_K, W_V and optional low-rank
-    updates. A subclass may add a length predictor (``free.py``) or transitions (``graph.py``).
+    updates. A subclass may add a length predictor (``free.py``) or transitions
+    (``extensions/graph.py``).
 
     Args:
         frozen: the masked LM.

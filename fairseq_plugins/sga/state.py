@@ -3,6 +3,10 @@
 A checkpoint holds the trained part and the fingerprint of the frozen masked LM (``common.frozen``
 writes and compares it), the sizes of that model among its options, and the language pairs that the
 prompts were trained on. With ``--save-full-model`` it holds the frozen weights too.
+
+What does not fit is refused, never cut: a pretrained file whose rows are not the dictionary's
+(:func:`check_dictionary`), a checkpoint of another frozen model (by its fingerprint), and frozen
+weights of other shapes in a checkpoint (both ``common.frozen``).
 """
 
 import logging

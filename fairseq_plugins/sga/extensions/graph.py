@@ -308,7 +308,7 @@ class SGADAGGenerator(TokenGenerator):
         return self.finish(model, guidance, BestPath(tokens, tokens, log_probs), lengths)
 
     def find_path(self, transitions: Tensor, token_log_probs: Tensor, slots: Tensor) -> Tensor:
-        """Mark the slots of each sentence's path, (B, T) bool."""
+        """Mark the slots of each sentence's path that emit, (B, T) bool."""
         slots = move(slots, transitions.device)
         if self.graph.path == "viterbi":
             return dag.viterbi(transitions, token_log_probs, slots, self.graph.length_penalty)
