@@ -194,13 +194,18 @@ def _name_rows(model: PretrainedFile, count: int, languages: Sequence[str]) -> N
 
 
 def _rows_of_tokenizer(model: PretrainedFile, count: int, user: Sequence[str]) -> Optional[_Rows]:
-    """Return the rows' entries by the tokenizer in a Hugging Face folder; None if it has none."""
+    """Return the rows' entries by the tokenizer in a Hugging Face folder.
+
+    None if there is no tokenizer, or if it lacks the languages of the model.
+    """
     if not model.checkpoint.is_folder:
         return None
     style = STYLES.get(model.wiring["family"])
     entries = tokenizer_entries(model.checkpoint.folder, style, count, user)
     if entries is None:
         return None
+    # Positions that start after row 1 are counted from <pad>, which must be in row 1. BERT's start
+    # at row 0, and its [PAD] is row 0.
     if model.padding_idx == PADDING_IDX:
         check_padding(entries, model.origin)
     return _Rows(tuple(entries), None)

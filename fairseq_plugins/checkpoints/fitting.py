@@ -214,7 +214,7 @@ class Filler:
         self.changes[name] = f"{earlier}; {change}" if earlier else change
 
     def _tie(self) -> None:
-        """Copy the decoder's embedding to the output projection if the file has none.
+        """Copy the decoder's embedding to the output projection if the file has no projection.
 
         Raises:
             ValueError: the model ties tensors that differ in the file.

@@ -136,21 +136,25 @@ def family_layout(family: str, **sizes: Any) -> EncoderLayout:
     return EncoderLayout(family=family, **{**FAMILIES[family], **sizes})
 
 
-def layout_from(options: Mapping[str, Any], origin: str) -> EncoderLayout:
-    """Return the layout that the entry :data:`LAYOUT_ENTRY` of a checkpoint's options holds.
+def layout_from(entry: Mapping[str, Any], origin: str) -> EncoderLayout:
+    """Check and return a layout that a checkpoint stores.
+
+    Args:
+        entry: fields of :class:`EncoderLayout`, as the option :data:`LAYOUT_ENTRY` holds them.
+        origin: name of the file, for messages.
 
     Raises:
         CheckpointError: fields are missing, unknown or of another type.
     """
     try:
-        layout = family_layout(**options)
+        layout = family_layout(**entry)
     except (TypeError, ValueError) as error:
         message = f"{origin}: its encoder_layout: {error}; valid: fields of EncoderLayout"
         raise CheckpointError(message) from error
     for field in fields(layout):
-        entry, kind = getattr(layout, field.name), cast(type, field.type)
-        if not isinstance(entry, (int, float) if kind is float else kind):
-            problem = f"{field.name} = {entry!r}, expected {kind.__name__}"
+        setting, kind = getattr(layout, field.name), cast(type, field.type)
+        if not isinstance(setting, (int, float) if kind is float else kind):
+            problem = f"{field.name} = {setting!r}, expected {kind.__name__}"
             raise CheckpointError(f"{origin}: its encoder_layout has {problem}")
     return layout
 

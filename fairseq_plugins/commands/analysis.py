@@ -175,11 +175,11 @@ def add_frequency_f1_options(parser: Parser) -> None:
 def add_training_curves_options(parser: Parser) -> None:
     """Add the options of ``training-curves``."""
     add = parser.add_argument
-    runs = "what fairseq-train printed; ratios are to the first"
+    runs = "what fairseq-train printed; ratios of updates and minutes are to the first run's"
     add("runs", nargs="+", metavar="NAME=LOG", help=runs)
     metric = "as valid.bleu, train.loss (epochs) or train_inner.loss (default valid.loss)"
     add("--metric", default="valid.loss", metavar="LINE.NAME", help=metric)
-    earlier = "logs of the stages that runs of these names started from, to be counted too"
+    earlier = "log of an earlier stage of the run NAME; its updates and minutes count too"
     add("--earlier", nargs="+", default=[], metavar="NAME=LOG", help=earlier)
     add("--reach", type=float, metavar="X", help="value to reach (default: the worst run's best)")
     better = "which values are better (default: lower for loss and ppl, higher for others)"

@@ -38,7 +38,7 @@ def sampling_probabilities(
     """Compute the share of each stream in an epoch: p ∝ n^(1/T).
 
     Args:
-        sizes: texts of each stream (blocks, pairs); at least one.
+        sizes: number of texts of each stream (language or pair); at least one stream.
         temperature: T, at least 1; 1 = natural proportions, infinity = equal shares.
         is_pair: for each stream, True = a pair; read only with ``pair_share``.
         pair_share: total share of the pairs, in [0, 1]; the temperature then acts among the pairs
@@ -47,8 +47,9 @@ def sampling_probabilities(
     Returns:
         (K,) float64 that sum to 1.
 
-    Source: DeltaLM names no sampling; temperature as in Arivazhagan et al. 2019, α = 1/T of XLM-R
-    and mT5.
+    Source: DeltaLM names no sampling for its pre-training (for fine-tuning see
+    :class:`TemperatureSchedule`); temperature as in Arivazhagan et al. 2019, α = 1/T of XLM-R and
+    mT5.
     """
     weights = np.asarray(temperature_sampling(list(sizes), temperature))
     if pair_share is not None:

@@ -109,8 +109,10 @@ def _restore_updates(trainer: Any, path: str) -> None:
     history = trainer._optim_history or []
     updates = history[-1].get("num_updates", 0) if history else 0
     if updates <= trainer.get_num_updates():
-        return
-    trainer.lr_scheduler.load_state_dict(history[-1].get("lr_scheduler_state") or {})
+        return  # stock has restored them with the optimizer's state
+    schedule = history[-1].get("lr_scheduler_state")
+    if schedule:  # an imported checkpoint has none
+        trainer.lr_scheduler.load_state_dict(schedule)
     trainer.set_num_updates(updates)
     logger.warning(
         f"{path} holds no optimizer (--no-save-optimizer-state): going on at update {updates} of "

@@ -77,7 +77,7 @@ class Prompts(nn.Module):
     ):
         super().__init__()
         self.heads, self.low_rank = heads, low_rank
-        self.key = nn.Parameter(torch.empty(layers, length, embed_dim))
+        self.key = nn.Parameter(torch.empty(layers, length, embed_dim))  # L P C
         self.value = nn.Parameter(torch.empty(layers, length, embed_dim))
         self.scale = nn.Parameter(torch.ones(1)) if scaled else None
         if length:

@@ -182,6 +182,8 @@ def best_slots(log_probs: Tensor, transitions: Tensor, slots: Tensor, lengths: T
         (B, S) int64; arbitrary past a target's length, and for one without room.
     """
     emitted, state = _emitting(log_probs, slots), _start(transitions)
+    # states[s]: score of the best path whose token s is emitted in this slot; sources[s]: the slot
+    # of its token before.
     states: List[Tensor] = []
     sources: List[Tensor] = []
     for token in emitted.unbind(2):

@@ -276,7 +276,10 @@ class _Block:
         self.maximum = maximum
 
     def _update_best(self, logits: Tensor, start: int, end: int) -> Tensor:
-        """Update the blank's logit and the best other token. Returns the chunk's maximum, (N,)."""
+        """Update the blank's logit and the best other token; ``logits`` stay as they are.
+
+        Returns the chunk's maximum, (N,).
+        """
         if self.blank is None:
             return logits.max(dim=1).values
         column = self.blank - start if start <= self.blank < end else None

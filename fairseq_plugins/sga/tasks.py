@@ -39,7 +39,7 @@ class SGATranslationTask(OwnRun, TranslationTask):
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "SGATranslationTask":
-        """Read the dictionaries.
+        """Check the side of the padding, and read the dictionaries.
 
         Raises:
             ValueError: padding on the left, or two dictionaries that differ.
