@@ -92,7 +92,7 @@ class Options:
             InputError: a value is not valid; names the option.
         """
         for item in fields(self):  # type: ignore[arg-type]
-            if "text" in item.metadata:
+            if "text" in item.metadata:  # declared by option()
                 _check(f"--{item.name.replace('_', '-')}", getattr(self, item.name), item.metadata)
 
 

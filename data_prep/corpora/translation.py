@@ -16,7 +16,7 @@ from ..progress import with_progress
 from ..steps import Step, write_manifest
 from ..text.clean import Filter, Normaliser, Rules, digest_line
 
-HELD_OUT = "in valid or test"
+HELD_OUT = "in valid or test"  # of any pair
 Lines = Tuple[str, ...]  # source and target
 Check = Callable[[Lines], bool]
 
@@ -84,7 +84,8 @@ def write_pair(
         pair: source and target language.
         recipe: treatment of the lines.
         output: gets SRC-TGT/SPLIT.LANG.
-        is_held_out: returns True for training pairs that must be dropped as held out.
+        is_held_out: returns True for training pairs to drop because a side is in valid or test of
+            any pair; None = keep these.
 
     Returns:
         Split -> lines written, and ``dropped``: reason -> number.
@@ -196,7 +197,7 @@ def _prepare_pair(job: _PairJob) -> Dict[str, Any]:
     for split in SPLITS:
         for index, path in enumerate(corpus.files(pair, split)):
             inputs[f"{split}.{index}"] = path
-    if corpus.removes_held_out:
+    if corpus.removes_held_out:  # then the lines that stay depend on valid and test of all pairs
         held_out = [(held_pair, split) for held_pair in job.pairs for split in ("valid", "test")]
         for number, (held_pair, split) in enumerate(held_out):
             for index, path in enumerate(corpus.files(held_pair, split)):
@@ -228,6 +229,8 @@ def add_options(
     add("--output", "DIR", "folder of SRC-TGT/SPLIT.LANG and manifest.json", required=True)
     text = "language pairs, as de-en,fr-en"
     add("--pairs", "PAIRS", text, default=pairs, required=pairs is None)
+    # Every corpus drops empty sides (min_length 1), and nothing else of valid and test, where
+    # ``clean`` has normalise_only.
     add_fields(parser, Rules, rules, leave_out=["min_length", "normalise_only"])
     text = "one in N training lines is cut off as valid; 0 = none"
     add("--valid-every", "N", text, default=valid_every)

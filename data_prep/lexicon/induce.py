@@ -98,7 +98,13 @@ def induce(
 
 
 def list_entries(words: List[str], candidates: List[str], ranked: Any) -> Iterator[Entry]:
-    """Yield the entries of a side, its words in their order."""
+    """Yield the entries of a side, its words in their order.
+
+    Args:
+        words: the N words of the side.
+        candidates: words of the other side.
+        ranked: ``places`` among the candidates and ``scores``, (N, K) each, the best first.
+    """
     for word, places, scores in zip(words, ranked.places.tolist(), ranked.scores.tolist()):
         for rank, (place, score) in enumerate(zip(places, scores), start=1):
             yield Entry(word, candidates[place], score, rank)

@@ -60,9 +60,9 @@ class Pipeline:
     """The steps of a pair of languages; finished steps are skipped.
 
     All but the lexicons is in OUT/SOURCE-TARGET. Before a step is done again, the manifest is
-    removed: it always describes what is there. The lexicons of an earlier run stay until the last
-    step replaces both of them, and a run in the other direction has the same ones: before that
-    step, its manifest is removed too.
+    removed: it always describes what is there. The last step replaces both lexicons, which stay
+    until then. A run in the other direction writes the same two files: its manifest lists them
+    too, so it is removed as well before that step.
 
     Args:
         output: the folder OUT.
@@ -143,7 +143,7 @@ class Pipeline:
         cli.say(f"lexicon: {name}")
         step.begin()
         self.manifest.unlink(missing_ok=True)
-        if set(outputs) & set(self.lexicons):
+        if set(outputs) & set(self.lexicons):  # the opposite run's manifest lists these files too
             self.opposite_manifest.unlink(missing_ok=True)
         work()
         step.finish({})

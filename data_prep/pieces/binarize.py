@@ -218,7 +218,12 @@ def _run_fairseq(job: PairJob, folder: Path) -> None:
 
 
 def _use_split_names(job: PairJob, folder: Path) -> None:
-    """Rename the files of further splits (test1 -> the third of --splits ...)."""
+    """Rename fairseq-preprocess' test, test1 ... to the splits that they were made from, in order.
+
+    Raises:
+        InputError: a file is missing.
+    """
+    # By way of a folder: with --splits train,test1,test the names test and test1 are exchanged.
     target = folder / "named"
     target.mkdir()
     for name in _fairseq_names(job.splits):

@@ -125,6 +125,7 @@ def split_files(
 
 
 def _check_splits(counts: Dict[str, int]) -> None:
+    """Raise InputError if a split has no line; ``atomic_texts`` then writes no file."""
     for split, count in counts.items():
         if count == 0:
             remedy = f"a larger share for {split}, or 0"

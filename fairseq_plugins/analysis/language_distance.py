@@ -63,8 +63,8 @@ class PretrainedSequenceModel(PretrainedText):
         return min(file.layout.max_positions, *self.model.max_positions())
 
     def _format(self, family: str) -> str:
-        is_open = self._setting("input-format") is None and family not in FORMATS
-        if is_open and self.task in MBART_TASKS:
+        is_undecided = self._setting("input-format") is None and family not in FORMATS
+        if is_undecided and self.task in MBART_TASKS:
             return "mbart"
         return super()._format(family)
 

@@ -162,15 +162,16 @@ def read_features(
 
 
 def work(args: argparse.Namespace) -> None:
-    """Compute, print and write."""
+    """Choose the layer on ``--dev``, test it on each language, print and write the result."""
     sets = read_sets(args)
-    make_classifier(PENALTIES[0])  # before the vectors, which take minutes
+    make_classifier(PENALTIES[0])  # fails without scikit-learn now, not after minutes of vectors
     name = short_names([args.model])[0]
     with vector_folder(args) as folder:
         model = Pretrained(args.model, name, args)
         features = {key: read_features(model, key, sets[key], folder) for key in ("train", "dev")}
         choice = choose(features, sets["train"], sets["dev"])
-        signs = {}
+        # Language -> a digit per pair, 1 = class found; ``retrieval-comparison`` reads them.
+        signs: Dict[str, str] = {}
         for key, pairs in sets.items():
             if key.startswith("test."):
                 rows = read_features(model, key, pairs, folder, [choice.layer])[choice.layer]

@@ -192,7 +192,7 @@ def _read_in_batches(rows: Sequence[Tensor], max_tokens: int, name: str) -> Iter
 
 
 def batches(lengths: Sequence[int], max_tokens: int) -> Iterator[List[int]]:
-    """Yield numbers of rows, sorted by length, in batches of at least one row.
+    """Yield row numbers, sorted by length, in batches of at least one row.
 
     Larger batches have at most ``max_tokens`` tokens with padding.
     """

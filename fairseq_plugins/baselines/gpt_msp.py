@@ -202,7 +202,7 @@ class Writer(FairseqIncrementalDecoder):
             mask = prompted_mask(self.decoding.key.size(1), padding)
             hidden = self.lm.run(prev_output_tokens, prefix, mask, incremental_state)
             if incremental_state is not None:
-                incremental_state[STARTED] = {}
+                incremental_state[STARTED] = {}  # the type of fairseq's state; only the key counts
                 hidden = hidden[:, -1:]
         return (hidden if features_only else self.output_projection(hidden)), {"attn": [None]}
 

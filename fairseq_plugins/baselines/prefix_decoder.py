@@ -209,7 +209,8 @@ def matching_rows(pretrained: PretrainedFile, dictionary: Any, origin: str) -> L
         V numbers, the row of each entry; -1 if the file lacks it and no text holds it.
 
     Raises:
-        ValueError: the file lacks an entry, or there is no vocabulary beside it.
+        ValueError: the file lacks an entry that a text may hold, or there is no vocabulary beside
+            it.
     """
     if not pretrained.entries:
         rows = pretrained.layout.vocab_size

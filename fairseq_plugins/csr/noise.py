@@ -2,8 +2,8 @@
 
 The paper (III-B a): spans, "whose length is determined by a Poisson distribution", are sampled
 "until the total percentage of substituted words reaches 35%"; a word is replaced by one of its k
-nearest neighbours, chosen at random. Here that is :func:`choose_words`, for a batch at once, and
-:func:`choose_neighbours`.
+nearest neighbours, chosen at random (III-B). Here that is :func:`choose_words`, for a batch at
+once, and :func:`choose_neighbours`.
 
 Each random number is a function of (seed, epoch, index of the sentence, purpose, place). So the
 noise does not depend on batches or the number of workers, and is the same after a resume.

@@ -70,8 +70,8 @@ class CodeSwitchingDataset(EpochDataset):
         lengths: (N,) int64, tokens of the target.
         most_batches: batches per epoch, drawn at random; None = all.
 
-    Source: CSR Eq. 3, III-B a. The paper alternates between the two languages' objectives; here a
-    batch mixes both languages.
+    Source: CSR Eq. 3, III-B a. The paper alternates between the two languages' objectives (section
+    I); here a batch mixes both languages.
     """
 
     def __init__(
@@ -273,6 +273,7 @@ def longest_sources(text: SwitchText, table: NeighbourTable, ratio: float) -> np
     most = np.minimum(budget, text.covered)  # R, words replaced
     sentence = np.repeat(np.arange(len(most)), text.covered)  # W
     order = np.lexsort((-growth, sentence))  # W, of each sentence the largest growth first
+    # Place in ``order`` within the sentence: 0 = grows most.
     rank = np.arange(len(growth)) - np.repeat(row_starts(text.covered)[:-1], text.covered)  # W
     largest = rank < most[sentence]
     weights = growth[order][largest]

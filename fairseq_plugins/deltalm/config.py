@@ -63,7 +63,8 @@ ARCHITECTURES: Dict[str, Dict[str, Any]] = {
 }
 """Defaults of each --arch; command line and YAML win (in the authors' release they lose).
 
-Source: section 2.3. The paper's 12 decoder layers count pairs of attention and FFN: 6 blocks.
+Source of base: section 2.3; its 12 decoder layers count pairs of attention and FFN: 6 blocks.
+Source of large: the release. The sizes of tiny are ours.
 """
 
 

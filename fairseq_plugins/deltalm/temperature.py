@@ -225,7 +225,9 @@ def _join(setting: Any) -> Any:
 
 
 def set_sampling(args: Namespace) -> None:
-    """Set the stock sampling, or check that a schedule is the only option of sampling.
+    """Fill in the stock sampling or, with a schedule, set the method to ``temperature``.
+
+    A schedule excludes all other options of sampling, except that method.
 
     Raises:
         ValueError: a schedule beside another option of sampling.

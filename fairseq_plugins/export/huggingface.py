@@ -89,11 +89,12 @@ def export_huggingface(
 
 
 def _read(checkpoint: PathLike) -> Checkpoint:
+    """Open a fairseq checkpoint; the release of DeltaLM has its tensors in ``weights``."""
     file = find_weights(Path(checkpoint))
     state = read_checkpoint(file)
     weights = state.get("weights")
     tensors = weights if isinstance(weights, Mapping) else model_of(state, file)
-    return Checkpoint(file, state, tensors, False, find_settings(state))
+    return Checkpoint(file, state, tensors, is_folder=False, options=find_settings(state))
 
 
 def _check_architecture(content: Checkpoint) -> None:

@@ -93,7 +93,8 @@ class LanguageMixture(JoinedDataset):
     Source: XGLUE and XTREME, "translate-train-all"; temperature as in Arivazhagan et al. 2019.
     """
 
-    permutation = EpochDataset.permutation  # the order of a single subset, not of a stream
+    # Shuffle as a single subset does, so that one language alone has its usual order.
+    permutation = EpochDataset.permutation
 
     def __init__(self, parts: Mapping[str, Any], temperature: float, seed: int):
         empty = [name for name, part in parts.items() if not len(part)]

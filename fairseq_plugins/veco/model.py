@@ -207,6 +207,7 @@ class VECOPretrainingModel(VECOTransformer):
 
         S^(i) = SelfAttention(Y^(i-1); theta_s), Z^(i) = CrossAttention(S^(i), X^(N); theta_c),
         Y^(i) = FFN(Z^(i); theta_f). X^(N) of the other segment is detached: it gets no gradient.
+        The paper writes ŷ<t; a token's own noisy input is visible here, as under any causal mask.
 
         Args:
             tokens: (2B, S) int64, the first segments, then the second, right-padded.

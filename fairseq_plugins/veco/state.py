@@ -3,14 +3,16 @@
 A checkpoint is of one of three kinds:
 
 - ``released``: the authors' pre-training, in fairseq's layout. Its embeddings are scaled, and its
-  last row is that of ``<mask>``.
+  last row is that of ``<mask>``. Nothing states that row: a surplus last row of another kind would
+  be taken for it.
 - ``pretraining``: written by ``veco_pretraining``. It has a masked-LM head (``lm_head.*``) and
   states the row of ``<mask>`` (``lm_head.mask_row``). Its embeddings are not scaled.
 - ``run``: a translation model. Its rows are those of its dictionary.
 
 From the first two, a translation model takes the layers of ``--keep-encoder-layers`` and
 ``--keep-decoder-layers`` (each with its self-attention, cross-attention and feed-forward network)
-and the rows of its dictionary. Heads are dropped. The checkpoint of a run is loaded as it is.
+and the rows of its dictionary. Heads are dropped. The checkpoint of a run is loaded as it is, but
+for ``--embedding-mismatch``, fewer positions, and layers to choose if it has the whole stack.
 """
 
 import logging
@@ -190,6 +192,8 @@ class StackReader:
     def adapt(self) -> None:
         """Choose layers and rows, drop heads, and log the source of every tensor.
 
+        Of a run with the model's layers, only tensors that change are logged.
+
         Raises:
             ValueError: the state does not fit; the message names the option that helps.
         """
@@ -208,6 +212,8 @@ class StackReader:
         if not is_run or any(layers.values()):
             self._check_complete(filler.targets)
             self._log(filler.changes)
+        for name, change in filler.changes.items():
+            logger.info("pretrained state: %s: %s", name, change)
 
     def _choose_layers(self, side: str) -> Optional[Tuple[int, ...]]:
         """Choose layers of the state for one side; None if it has as many as the model."""
@@ -321,7 +327,7 @@ class StackReader:
             raise ValueError(f"{ORIGIN} does not fit the --arch and the command line: {problems}")
 
     def _log(self, changes: Mapping[str, str]) -> None:
-        """Log where tensors come from: under their name, under another name, or changed."""
+        """Log where tensors come from: under their name, under another name; what is dropped."""
         moves = {name: source for name, source in self.sources.items() if name != source}
         unmoved = tuple(name for name in self.sources if name not in moves)
         report = LoadReport(unmoved, dropped=tuple(self.drops), reasons={**changes, **self.drops})
@@ -329,8 +335,6 @@ class StackReader:
         if moves:
             names = ", ".join(fold(moves.items()))
             logger.info("pretrained state: chosen %d: %s", len(moves), names)
-        for name, change in changes.items():
-            logger.info("pretrained state: %s: %s", name, change)
 
 
 def _has_moved(name: str, tensor: Tensor) -> bool:

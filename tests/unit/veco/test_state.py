@@ -64,6 +64,12 @@ def test_a_state_of_a_run_is_taken_as_it_is(caplog):
         again.load_state_dict(dict(state))
     assert [name for name, tensor in again.state_dict().items() if not torch.equal(tensor, state[name])] == []
     assert "pretrained state" not in caplog.text
+    symbols = {"checkpoint_kind": "run", "pieces": builders.PIECES - 2}
+    shorter = veco_builders.translator(symbols=symbols, embedding_mismatch="truncate", **map_rows)
+    with caplog.at_level(logging.INFO):
+        shorter.load_state_dict(dict(state))
+    for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection"):
+        assert f"pretrained state: {name}.weight: " in caplog.text
 
 
 @pytest.mark.cases(
