@@ -215,8 +215,9 @@ class _Inspector(pickle._Unpickler):
     def check_call(self, name: str, args: Tuple[Any, ...]) -> None:
         """Refuse a call that could allocate far more memory than the file has bytes.
 
-        A tensor counts as :meth:`_check_tensor` says. In any other call, no argument may be larger
-        than the file or :data:`EXPANDED_BYTES`. A numpy type must be one of numbers.
+        A tensor built from a storage counts as :meth:`_check_tensor` says. In any other call no
+        number of :func:`_sizes` may exceed the bytes of the file or :data:`EXPANDED_BYTES`,
+        whichever is more. A numpy type must be one of numbers.
         """
         function = name.rsplit(".", 1)[-1]
         if name == "numpy.dtype":
@@ -224,11 +225,13 @@ class _Inspector(pickle._Unpickler):
                 raise _numpy_error(args[:1])
         elif name == "numpy.ndarray" or name.startswith("numpy.dtype"):
             raise _numpy_error(name)  # numpy's own pickles only refer to these
-        elif function == "_rebuild_from_type_v2":
-            args[0](*args[2])
-        elif function == "_rebuild_sparse_tensor":
+        elif function == "_rebuild_from_type_v2":  # (inner function, class, its arguments, state)
+            args[0](*args[2])  # a stand-in: the inner call is checked in turn
+        elif function == "_rebuild_sparse_tensor":  # (layout, (indices, values, dense shape, ...))
+            # Under another name: no tensor of a storage, so the dense shape meets the last test.
             self.check_call(f"{name} (dense)", args[1])
         elif function.startswith("_rebuild_") and args and isinstance(args[0], tuple):
+            # (storage, offset, shape, ...); in _v3 the seventh is the dtype.
             self._check_tensor(args[0], args[2], args[6].name if function.endswith("_v3") else None)
         elif name not in _NO_SIZES:
             elements = max(_sizes(args), default=0)

@@ -99,14 +99,15 @@ class CrossMoments:
         """Compute both estimates over all rows added, at least 4.
 
         The sums are shifted to the mean first: with means μ and ν,
-        ‖x_i - μ‖² = ‖x_i‖² - 2 x_i·μ + ‖μ‖², and likewise for y.
+        ‖x_i - μ‖² = ‖x_i‖² - 2 x_i·μ + ‖μ‖², and likewise for y. ``norms`` sums the products of
+        the two; its terms in N ‖μ‖² ‖ν‖² are -2 - 2 + 1 = -3.
         """
         check_count(self.count)
         mu, nu = (total / self.count for total in self._sums)
         shift_x, shift_y = mu @ mu, nu @ nu
         square_x, square_y, products = self._norms
         centred = self._product - self.count * torch.outer(mu, nu)
-        norms = (
+        norms = (  # Σ ‖x_i - μ‖² ‖y_i - ν‖²
             products
             - 2 * nu @ self._weighted[1]
             - 2 * mu @ self._weighted[0]

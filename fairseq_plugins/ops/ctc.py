@@ -16,7 +16,7 @@ from .vocab_scan import DEFAULT_CHUNK_SIZE, check_chunk_size, scan_vocabulary
 
 
 def alignable(targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int) -> Tensor:
-    """Mark the targets that CTC can emit: T >= S + adjacent repeats, and no blank among the labels.
+    """Mark the targets that CTC can emit: slots >= labels + adjacent repeats, none the blank.
 
     Args:
         targets: (B, S) int64, right-padded.
@@ -117,13 +117,13 @@ def linear_ctc_with_best(
     target that cannot be aligned (see :func:`alignable`) has loss and gradient 0.
 
     Args:
-        hidden: (B, T, C). Half precision is accumulated in float32, but the gradient keeps the
-            rounding of half-precision probabilities (about 0.4 % of a weight row), which is noise
-            once a slot is all but certain.
+        hidden: (B, T, C). Half precision is accumulated in float32, but its probabilities are
+            rounded (by about 0.4 % in bfloat16). In a slot that is all but certain the true
+            gradient is smaller than this error, so there the gradient is noise.
         weight, bias: (V, C), and (V,) or None. Frozen ones get no gradient.
         targets: (B, S) int64, right-padded with anything.
-        input_lengths, target_lengths: (B,) int64, slots and labels; the device waits for the host
-            less if they lie on the host.
+        input_lengths, target_lengths: (B,) int64, numbers of slots and labels. If they lie on the
+            host, it need not wait for the device.
         blank: a row of the projection.
         chunk_size: vocabulary rows per chunk.
 

@@ -69,7 +69,7 @@ def linear_dag_with_best(
         transitions: (B, T, T) float32 or float64, log-probabilities; minus infinity where no path
             may go.
         targets: (B, S) int64, right-padded with any rows of the projection.
-        slots, target_lengths: (B,) int64; the device waits for the host less if they lie there.
+        slots, target_lengths: (B,) int64. If they lie on the host, it need not wait for the device.
         blank: a row of the projection, for the best tokens alone.
         chunk_size: vocabulary rows per chunk.
 

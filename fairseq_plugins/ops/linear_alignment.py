@@ -67,16 +67,17 @@ def linear_alignment_loss(
     """Compute the loss of each sentence, and the best path in the same pass.
 
     Args:
-        hidden: (B, T, C). Half precision is accumulated in float32, but the gradient keeps the
-            rounding of half-precision probabilities (about 0.4 % of a weight row), which is noise
-            once a slot is all but certain.
+        hidden: (B, T, C). Half precision is accumulated in float32, but its probabilities are
+            rounded (by about 0.4 % in bfloat16). In a slot that is all but certain the true
+            gradient is smaller than this error, so there the gradient is noise.
         weight, bias: (V, C), and (V,) or None. Frozen ones get no gradient.
         transitions: (B, T, T) log-probabilities of transitions, or None.
         ids: (B, K) int64, the labels of each sentence.
-        slots: (B,) int64; the device waits for the host less if they lie on the host.
+        slots: (B,) int64, number of slots of each sentence. If they lie on the host, it need not
+            wait for the device.
         feasible: (B,) bool; False sets loss and gradient of the sentence to 0.
         posterior: computes the loss from the labels' log-probabilities.
-        blank: a row of the projection.
+        blank: id of the blank, for the best path alone.
         chunk_size: vocabulary rows per chunk.
 
     Returns:

@@ -293,7 +293,8 @@ class SGAMaskPredictGenerator(TokenGenerator):
     def align(self, model: Any, guidance: Any) -> Tuple[Tensor, Tensor, Tensor]:
         """Run mask-predict over ``length_beam`` lengths per sentence, and take the best.
 
-        Each iteration waits for the device once, and all lengths twice.
+        The host waits for the device twice for the lengths (the candidates, then the best of
+        them), and once in each iteration after the first.
 
         Returns:
             Tokens (B, T) and their log-probabilities, see :meth:`fill`, and lengths (B,) on the
