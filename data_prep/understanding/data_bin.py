@@ -18,8 +18,7 @@ from ..files import atomic_folder, locked, restore_folder
 from ..io import InputError, PathLike, read_json
 from ..layout import MANIFEST
 from ..pieces.dictionary import RESERVED, read_dictionary
-from .sentences import check_grade
-from .sources import Label, Source
+from .sources import Label, Source, check_grade
 
 VERB = "nlu"
 TEXTS = ("input0", "input1")

@@ -8,13 +8,12 @@ from ..files import write_bytes
 from ..io import InputError
 from ..pieces.segmenters import batches
 from .counts import Counts
-from .sources import OPTION, TRAIN, Label, Source
+from .sources import OPTION, TRAIN, Label, Source, check_grade
 from .tables import NONE, Row, Table
 
 if TYPE_CHECKING:
     from .data_bin import DataBin, Labels
 
-MAX_GRADE = 99
 EMPTY = "empty text"
 UNKNOWN_LABEL = "label that train has not"
 GROUP = "group"
@@ -82,14 +81,6 @@ def write_ranking(
 def _labels_of(table: Table, source: Source, labels: Optional[Labels]) -> Optional[Labels]:
     has_labels = labels is not None and table.label != NONE and table.has_labels(source)
     return labels if has_labels else None
-
-
-def check_grade(name: str, place: str) -> None:
-    """Raise InputError unless a label is a grade: 0, 1, 2 …."""
-    is_number = name.isascii() and name.isdigit() and name == str(int(name))
-    if not is_number or int(name) > MAX_GRADE:
-        valid = f"0, 1, 2 … {MAX_GRADE}; --label-map Bad=0,Good=1 makes them of words"
-        raise InputError(f"{place}: the grade {name[:60]!r}; valid: {valid}")
 
 
 def _write_rows(

@@ -10,6 +10,7 @@ TRAIN, TRANSLATE, VALID, TEST = "train", "translate", "valid", "test"
 SPLITS = (TRAIN, TRANSLATE, VALID, TEST)  # translate: machine translations of train
 NAME = re.compile(rf"({'|'.join(SPLITS)})\.([A-Za-z0-9_-]+)")
 OPTION = "input"  # name of such an argument in messages
+MAX_GRADE = 99
 
 
 class Source(NamedTuple):
@@ -123,3 +124,11 @@ def read_table_lines(source: Source, is_csv: bool = False) -> Iterator[str]:
                 remedy = r"lines that end with LF alone, convert with: sed 's/\r$//'"
                 raise InputError(f"{source.place(number)}: {reason}; valid: {remedy}")
         yield line
+
+
+def check_grade(name: str, place: str) -> None:
+    """Raise InputError unless a label is a grade: 0, 1, 2 …."""
+    is_number = name.isascii() and name.isdigit() and name == str(int(name))
+    if not is_number or int(name) > MAX_GRADE:
+        valid = f"0, 1, 2 … {MAX_GRADE}; --label-map Bad=0,Good=1 makes them of words"
+        raise InputError(f"{place}: the grade {name[:60]!r}; valid: {valid}")
