@@ -234,7 +234,8 @@ def set_architecture(args: Any, defaults: Mapping[str, Any]) -> None:
 def register_architectures(model: str, architectures: Mapping[str, Mapping[str, Any]]) -> None:
     """Register each ``--arch`` of a model.
 
-    A name that is registered is skipped: fairseq registers the model's own name as an ``--arch``.
+    A name that is registered is skipped: fairseq registers the name of a model with ``dataclass=``
+    as an ``--arch``.
     """
     for name, defaults in architectures.items():
         if name not in ARCH_MODEL_REGISTRY:

@@ -3,7 +3,8 @@
 import ast
 
 from fairseq.criterions import CRITERION_REGISTRY
-from fairseq.models import ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.models import ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+from fairseq.models.transformer import TransformerModelBase
 from fairseq.scoring import SCORER_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 
@@ -27,3 +28,10 @@ def test_every_registered_name_is_our_class():
             owners += [ARCH_MODEL_REGISTRY[arch] for arch in ARCH_MODEL_INV_REGISTRY.get(name, [])]
         others = [owner.__module__ for owner in owners if not owner.__module__.startswith(f"{PACKAGE}.")]
         assert not others, f"{file}: the name {name} or an architecture of it belongs to {others}, choose another"
+
+
+def test_no_stock_transformer_has_a_dataclass_of_its_own():
+    """fairseq would drop ``--encoder-layers`` and all other stock options, or not start."""
+    ours = {name: model for name, model in MODEL_REGISTRY.items() if model.__module__.startswith(f"{PACKAGE}.")}
+    stock = {name for name, model in ours.items() if issubclass(model, TransformerModelBase)}
+    assert stock and not stock & set(MODEL_DATACLASS_REGISTRY)
