@@ -214,8 +214,8 @@ HEADING = """# Options
 What this package adds to fairseq's own options. In a YAML for `fairseq-hydra-train` the names have
 underscores and no dashes in front.
 
-Architectures (`--arch`); a model's own name is one too, with the defaults below or the sizes of a
-given file:
+Architectures (`--arch`). The name of a model that is built from a configuration class is one too,
+with the defaults below or the sizes of a pretrained file:
 """
 
 
