@@ -19,8 +19,8 @@ Read beside the paper, in this order::
 Eq. 4 (V-A), the distance of two languages: ``../analysis/language_distance.py``.
 
 The model is a stock mBART. All of it trains, by fairseq's cross-entropy of X (Eq. 3).
-Sides of unequal length are accepted here: the stage needs no pairs. Translation does, also in one
-run (``--restore-updates``).
+Sides of unequal length are accepted here: the stage needs no pairs. Translation needs pairs, also
+if both run in one (``--restore-updates``).
 A checkpoint is a stock mBART's too: weights, optimizer and ``--langs``, no entry of the lexicon;
 the options (its path, ratio, span) stand in the stored configuration. ``--finetune-from-model``
 takes it to the second stage.
