@@ -95,6 +95,16 @@ def test_a_task_that_asks_continues_its_own_run(seen, configuration, caplog, suf
     assert caplog.text.count("continuing") == 1
 
 
+@pytest.mark.parametrize("schedule", [{}, None])
+def test_an_imported_history_has_no_schedule(seen, configuration, monkeypatch, schedule):
+    """fairseq's schedulers refuse an empty state; the updates count all the same."""
+    monkeypatch.setitem(HISTORY[-1], "lr_scheduler_state", schedule)
+    cfg = configuration()
+    trainer = Trainer(cfg, Continues(None))
+    checkpoint_utils.load_checkpoint(cfg, trainer)
+    assert (trainer.updates, trainer.schedule) == (7, [])
+
+
 ELSEWHERE = "/else/where/checkpoint3.pt"
 STARTS = [
     # task, what there is in the folder, options, what stock is called with, updates, hours of another run
