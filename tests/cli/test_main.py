@@ -114,6 +114,7 @@ def test_a_module_that_was_a_command_runs_its_verb(run_cli):
     for module, verb in (
         ("analysis.training_curves", "training-curves"),
         ("checkpoints.average", "average"),
+        ("checkpoints.dictionary", "dictionary"),
         ("checkpoints.export", "export --format safetensors"),
     ):
         done = run_cli(f"fairseq_plugins.{module}", "--help")
