@@ -78,6 +78,14 @@ def tagged_sentences(count, seed, shift=0):
     return sentences
 
 
+def without_tag(sentences, tag):
+    """Sentences whose words with this tag have one that the dictionary lacks."""
+    return [
+        [(pieces, None if label == tag else label) for pieces, label in words]
+        for words in sentences
+    ]
+
+
 class Rows(list):
     """Rows of numbers as fairseq's indexed datasets return them."""
 

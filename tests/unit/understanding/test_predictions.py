@@ -16,10 +16,7 @@ from tests.unit.common.making import maker
 
 NAME = "test.de"
 GRADES = ["3", "0", "1"]
-TAGGED = [
-    [(pieces, None if tag == "B-LOC" else tag) for pieces, tag in words]
-    for words in nlu_bins.tagged_sentences(9, 4)
-]
+TAGGED = nlu_bins.without_tag(nlu_bins.tagged_sentences(9, 4), "B-LOC")
 
 
 @pytest.fixture(scope="module")

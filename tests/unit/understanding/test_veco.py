@@ -1,4 +1,4 @@
-"""nlu_encoder with a VECO: the row of <mask>, and the encoder route equal to XLM-R's."""
+"""Test nlu_encoder with a VECO: its weights, the row of <mask>, and the layout of XLM-R."""
 
 import pytest
 import torch
@@ -9,25 +9,26 @@ from fairseq_plugins.understanding.encoder import load_text_encoder
 from tests import nlu_builders, veco_builders
 from tests.nlu_builders import PIECES, from_file, reloaded, tokens_for
 from tests.unit.checkpoints import builders as masked_lms
-from tests.veco_builders import SYMBOLS
 
 UNNAMED = {"unnamed_rows": "dictionary"}
 
 
 def write(kind, path):
+    """Write a VECO of a kind. Returns the symbols of its dictionary."""
+    if kind == "folder":
+        veco_builders.write_folder(path)
+        return [*PIECES[:18], "<mask>"]
     if kind == "released":
         veco_builders.released(path)
-    elif kind == "pretrained":
-        veco_builders.pretrained(path / "model.pt")
     else:
-        veco_builders.write_folder(path)
+        veco_builders.pretrained(path / "model.pt")
+    return veco_builders.SYMBOLS
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["released", "pretrained", "folder"])
-def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path, kind):
-    write(kind, tmp_path / "veco")
-    symbols = SYMBOLS if kind != "folder" else [*PIECES[:18], "<mask>"]
+def test_a_file_fills_the_model_and_its_checkpoint_replaces_the_file(tmp_path, kind):
+    symbols = write(kind, tmp_path / "veco")
     model = from_file(tmp_path / "veco", symbols, **UNNAMED)
     tokens = tokens_for(model)
     expected = load_text_encoder(tmp_path / "veco")(tokens)[-1]
@@ -35,57 +36,58 @@ def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path, kind):
     assert model.encoder.layout.scale_embedding == (kind == "released")
     for file in (tmp_path / "veco").iterdir():
         file.unlink()
-    again = reloaded(model, symbols, tmp_path / "own.pt")
-    assert torch.equal(again(tokens)[0], expected)
-    own = read_encoder(tmp_path / "own.pt")
-    assert own.layout == model.encoder.layout
+    decoder = reloaded(model, symbols, tmp_path / "checkpoint.pt")
+    assert torch.equal(decoder(tokens)[0], expected)
+    assert read_encoder(tmp_path / "checkpoint.pt").layout == model.encoder.layout
 
 
 @torch.no_grad()
-def test_without_cross_attention_it_is_xlmr_bit_for_bit(tmp_path):
+def test_a_veco_without_cross_attention_is_an_xlmr_bit_for_bit(tmp_path):
     state = veco_builders.folder_state()
-    plain = {name: one for name, one in state.items() if "cross_attention" not in name}
-    veco = load_text_encoder(veco_builders.write_folder(tmp_path / "veco", state, is_decoder=True))
+    plain = {name: tensor for name, tensor in state.items() if "cross_attention" not in name}
+    veco_folder = veco_builders.write_folder(tmp_path / "veco", state, is_decoder=True)
+    veco = load_text_encoder(veco_folder)
     xlmr = load_text_encoder(veco_builders.write_folder(tmp_path / "xlmr", plain))
     assert veco.layout == xlmr.layout
     tokens = nlu_builders.tokens(masked_lms.SIZES["vocab_size"])
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(veco(tokens), xlmr(tokens)))
 
 
-def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path):
-    """The task adds <mask> behind a dictionary that lacks it: as many entries, and each language one row off."""
-    tagged = [*PIECES[:-2], "<mask>", "[de]", "[en]"]
-    model = veco_builders.stock(tagged, scaled=False)
-    place = 4 + tagged.index("<mask>")
-    state = {**veco_builders.pretrained_state(model), "lm_head.mask_row": torch.empty(place, 0)}
-    file = tmp_path / "checkpoint_last.pt"
+def test_the_dictionary_must_have_mask_in_the_row_that_the_file_states(tmp_path):
+    """A task that adds <mask> at the end would shift each language by a row."""
+    symbols = [*PIECES[:-2], "<mask>", "[de]", "[en]"]
+    shifted = [*PIECES[:-2], "[de]", "[en]", "<mask>"]
+    model = veco_builders.stock(symbols, scaled=False)
+    row = 4 + symbols.index("<mask>")
+    state = veco_builders.pretrained_state(model)
+    state["lm_head.mask_row"] = torch.empty(row, 0)
+    file, dictionary = tmp_path / "checkpoint_last.pt", tmp_path / "dict.txt"
     veco_builders.pretrained(file, model, model=state)
-    found = read_encoder(file)
-    assert found.mask_row == place and found.report.reasons["lm_head.mask_row"]
-    found = from_file(file, tagged, **UNNAMED)
-    assert torch.equal(found.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
-    added = [*PIECES[:-2], "[de]", "[en]", "<mask>"]
-    with pytest.raises(ValueError, match=f"<mask> is entry {place + 2} of the dictionary, but row {place} of"):
-        from_file(file, added, **UNNAMED)
-    nlu_builders.write_dict(tmp_path / "dict.txt", tagged)
-    assert read_encoder(file).entries[place] == "<mask>"
-    nlu_builders.write_dict(tmp_path / "dict.txt", added)
-    with pytest.raises(ValueError, match=rf"has <mask> in row {place}, where .*dict\.txt has '\[de\]'"):
+    encoder = read_encoder(file)
+    assert encoder.mask_row == row and encoder.report.reasons["lm_head.mask_row"]
+    words = from_file(file, symbols, **UNNAMED).encoder.embed_tokens.weight
+    assert torch.equal(words, model.encoder.embed_tokens.weight)
+    with pytest.raises(ValueError, match=f"<mask> is entry {row + 2} .*, but row {row} of"):
+        from_file(file, shifted, **UNNAMED)
+    nlu_builders.write_dict(dictionary, symbols)
+    assert read_encoder(file).entries[row] == "<mask>"
+    nlu_builders.write_dict(dictionary, shifted)
+    with pytest.raises(ValueError, match=rf"<mask> in row {row}, .*dict\.txt has '\[de\]'"):
         read_encoder(file)
 
 
 @torch.no_grad()
-def test_the_checkpoint_of_the_model_itself(tmp_path):
-    """Encoder and masked LM of a VECO as it pre-trains: the route of its encoder, bit for bit."""
+def test_a_checkpoint_of_the_pretraining_is_an_encoder_and_a_masked_lm(tmp_path):
     args = veco_builders.arguments()
     model = veco_builders.pretrainer(args).eval()
     veco_builders.soften(model, seed=5)
-    torch.save({"args": None, "cfg": {"model": args}, "model": model.state_dict()}, tmp_path / "model.pt")
-    found = read_encoder(tmp_path / "model.pt")
-    assert found.layout.layers == veco_builders.LAYERS and not found.layout.scale_embedding
-    tokens = nlu_builders.tokens(found.layout.vocab_size)
+    path = tmp_path / "model.pt"
+    torch.save({"args": None, "cfg": {"model": args}, "model": model.state_dict()}, path)
+    encoder = read_encoder(path)
+    assert encoder.layout.layers == veco_builders.LAYERS and not encoder.layout.scale_embedding
+    tokens = nlu_builders.tokens(encoder.layout.vocab_size)
     expected = model.encoder(tokens)["encoder_out"][0].transpose(0, 1)
-    assert torch.equal(load_text_encoder(tmp_path / "model.pt")(tokens)[-1], expected)
-    assert torch.equal(read_masked_lm(tmp_path / "model.pt").tensors["lm_head.bias"], model.lm_head.bias)
-    names = [name for name in found.report.dropped if name.startswith("decoder.") and "encoder_attn" in name]
-    assert len(names) == 10 * veco_builders.LAYERS
+    assert torch.equal(load_text_encoder(path)(tokens)[-1], expected)
+    assert torch.equal(read_masked_lm(path).tensors["lm_head.bias"], model.lm_head.bias)
+    cross_attention = [name for name in encoder.report.dropped if ".encoder_attn" in name]
+    assert len(cross_attention) == 10 * veco_builders.LAYERS
