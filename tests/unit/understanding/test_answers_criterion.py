@@ -1,18 +1,16 @@
-"""Test the span_qa criterion: its loss, the answers it chooses, F1 and exact match of a set."""
+"""Test the span_qa criterion; tests/cli compares its F1 and exact match with slow loops."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq.logging import metrics
 
 from fairseq_plugins.understanding.answers import SpanQAConfig, SpanQACriterion, SpanQATask
 from tests import nlu_bins
 from tests.builders import collated
-from tests.reference.question_loops import best_answer, plain_exact, plain_f1
+from tests.reference.question_loops import best_answer
 
 NAME = "valid.en"
 QUESTIONS = 14
@@ -66,7 +64,7 @@ def test_loss_is_the_mean_of_start_and_end_over_windows(task, model, criterion, 
     assert "f1" not in training_log
 
 
-def test_answers_and_scores_equal_slow_loops_in_any_batches(task, model, criterion, device):
+def test_answers_equal_a_slow_loop(task, model, criterion, device):
     dataset, expected, starts = task.dataset(NAME), [], []
     for index in range(QUESTIONS):
         windows = [
@@ -82,23 +80,6 @@ def test_answers_and_scores_equal_slow_loops_in_any_batches(task, model, criteri
     sample = collated(dataset, range(QUESTIONS), device)
     logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=task.head)
     assert [text.strip() for text in criterion.answers(logits, sample)] == expected
-
-    gold = [[answer.text for answer in entry.answers] for entry in dataset.questions.entries]
-    scores = {
-        "f1": 100 * sum(map(plain_f1, expected, gold)) / QUESTIONS,
-        "em": 100 * sum(map(plain_exact, expected, gold)) / QUESTIONS,
-    }
-    assert 0 < scores["f1"] < 100
-    chunks = [range(1), range(1, 6), range(6, QUESTIONS)]
-    logs = [criterion(model, collated(dataset, chunk, device))[2] for chunk in chunks]
-    nats, size = (sum(float(log[name]) for log in logs) for name in ("loss", "sample_size"))
-    for steps in ([logs], [[log] for log in logs]):  # in several processes; one after the other
-        with metrics.aggregate() as meters:
-            for step in steps:
-                SpanQACriterion.reduce_metrics(step)
-        logged = meters.get_smoothed_values()
-        assert {name: logged[name] for name in scores} == pytest.approx(scores, abs=0.006)
-        assert logged["loss"] == pytest.approx(nats / size / math.log(2), abs=6e-4)
 
 
 def test_questions_without_answers_or_passage_are_not_scored(task, model, criterion, device):

@@ -67,13 +67,15 @@ def test_windows_equal_the_slow_loop_and_cover_the_passage(tmp_path, kind, strid
             if kind == "mbart":
                 expected = [*question, nlu_bins.EOS, *window, nlu_bins.EOS, LANGUAGE]
                 assert tokens.tolist() == expected
-            left, right = row["target"]
+            begin_answer, end_answer = row["target"]
             if start <= first and last < start + length:
                 answers += 1
-                assert begin <= left <= right < begin + length
-                assert words_of(tokens[left : right + 1]) == entry.answers[0].text.split()
+                assert begin <= begin_answer <= end_answer < begin + length
+                assert (
+                    words_of(tokens[begin_answer : end_answer + 1]) == entry.answers[0].text.split()
+                )
             else:
-                assert left == right == 0
+                assert begin_answer == end_answer == 0
         assert spans == windows(len(words), MAX_POSITIONS - added - len(question), stride)
         covered = set().union(*(range(*span) for span in spans))
         assert covered == set(range(len(words)))
