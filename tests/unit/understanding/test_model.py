@@ -87,6 +87,7 @@ def test_bad_options_are_refused_by_name(changes, message):
     "file options message",
     ("", {"encoder_layers": 3}, r"--encoder-layers 3 \(valid here: 2\)"),
     ("", {"encoder_family": "nllb"}, r"--encoder-family nllb \(valid here: mbart\)"),
+    ("", {"encoder_heads": 4}, r"--encoder-heads 4 \(valid here: 2\)"),
     ("", {"max_source_positions": 31}, "--max-source-positions 31: .* has 30 learned positions"),
     ("deltalm.pt", {}, "--pretrained-encoder: .*give --encoder-heads"),
     ("dict.txt", {}, r"--pretrained-encoder: checkpoint .*dict\.txt"),
