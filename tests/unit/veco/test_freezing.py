@@ -100,7 +100,7 @@ def copy_values(model):
 
 @pytest.mark.parametrize("kind", ["fp32", "fp16", "flat fp16"])
 def test_only_cross_attention_moves_in_the_frozen_phase_and_all_after_it(folder, kind):
-    """Each optimizer equals that of fp32: ``--fp16`` fills its row of gradients correctly."""
+    """Compare each optimizer with fp32: ``--fp16`` has a row of gradients of its own."""
     task = make_task(folder, freeze_backbone_updates=3)
     model, reference = TinyModel(), TinyModel()
     optimizer, start = adam(model, kind), copy_values(model)

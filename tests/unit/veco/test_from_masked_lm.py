@@ -44,7 +44,7 @@ def source_of(name, encoder_layers, decoder_layers):
 
 
 def assert_filled(model, tensors, encoder_layers, decoder_layers, rows):
-    """Every tensor except those of cross-attention is bit-equal to its source."""
+    """Compare every tensor except those of cross-attention with its source, bit for bit."""
     random = 0
     for name, tensor in model.state_dict().items():
         if name == "lm_head.mask_row" or name.endswith(".version"):
@@ -99,7 +99,7 @@ def test_translation_takes_the_chosen_layers(folder, tensors, options, encoder, 
 
 
 def test_more_entries_extend_head_and_embedding(folder, tensors):
-    """In pre-training ``<mask>`` must stay the file's last row."""
+    """``<mask>`` must stay the file's last row in pre-training."""
     options = {"init_from_mlm": str(folder), "embedding_mismatch": "extend"}
     symbols = {"tags": ("[en]",)}
     model = veco_builders.translator(symbols=symbols, decoder_layers=2, **options)

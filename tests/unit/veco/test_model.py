@@ -92,7 +92,7 @@ def test_while_frozen_only_training_is_limited_to_cs_mlm(model, device):
 
 
 def test_checkpointed_activations_give_the_frozen_phase_the_same_gradients(device):
-    """No input of a layer needs a gradient there: its cross-attention would get none."""
+    """Checkpointing a layer loses its gradients if no input of it needs one."""
     gradients = []
     for checkpointed in (False, True):
         model = veco_builders.random_pretrainer(checkpoint_activations=checkpointed)

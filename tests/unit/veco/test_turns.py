@@ -86,11 +86,11 @@ def test_batches_may_stay_in_order():
 
 @pytest.mark.parametrize(("shards", "shard"), [(1, 0), (2, 1)])
 def test_a_restart_in_the_middle_of_an_epoch_continues_it(shards, shard):
-    uninterrupted, stopped = make_iterator(shards, shard), make_iterator(shards, shard)
+    uninterrupted, first_run = make_iterator(shards, shard), make_iterator(shards, shard)
     epoch_of(uninterrupted)
-    epoch_of(stopped)
-    start = epoch_of(stopped, stop=3)
-    state = stopped.state_dict()
+    epoch_of(first_run)
+    start = epoch_of(first_run, stop=3)
+    state = first_run.state_dict()
     assert (state["epoch"], state["iterations_in_epoch"]) == (2, 3)
     resumed = make_iterator(shards, shard, epoch=2)
     resumed.load_state_dict(state)
