@@ -113,9 +113,3 @@ def test_neither_padding_nor_other_sentences_change_a_state(family, device):
     for single, batched, padded in zip(model(tokens[1:2, :4]), model(tokens), model(wider)):
         torch.testing.assert_close(batched[1, :4], single[0], rtol=0, atol=TOLERANCE)
         torch.testing.assert_close(padded[1, :4], single[0], rtol=0, atol=TOLERANCE)
-
-
-def test_the_second_segment_begins_after_the_first_end():
-    tokens = torch.tensor([[0, 5, 2, 6, 2, PAD], [0, 7, 8, 9, 2, PAD], [0, 5, 2, 6, 2, 7]])
-    types = random_encoder("bert").segment_types(tokens)
-    assert types.tolist() == [[0, 0, 0, 1, 1, 0], [0] * 6, [0, 0, 0, 1, 1, 1]]

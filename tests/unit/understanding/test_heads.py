@@ -72,15 +72,17 @@ def test_a_head_of_another_kind_or_size_is_refused():
         model(tokens_for(model), classification_head_name="none")
 
 
-def test_a_head_that_the_checkpoint_lacks_keeps_its_values(caplog):
+def test_heads_of_a_checkpoint_are_added_and_others_keep_their_values(caplog):
     """A model that was fine-tuned on one task starts another."""
     old, new = scratch(seed=1), scratch(seed=2)
     old.register_classification_head("xnli", num_classes=3)
+    old.register_token_head("ner", 5)
     new.register_classification_head("news", num_classes=10)
     before = copy.deepcopy(new.classification_heads["news"].state_dict())
     with caplog.at_level("INFO"):
         new.load_state_dict(copy.deepcopy(old.state_dict()), strict=True)
     assert set(new.classification_heads) == {"news", "xnli"}
+    assert torch.equal(new.token_heads["ner"].out_proj.bias, old.token_heads["ner"].out_proj.bias)
     for name, tensor in new.classification_heads["news"].state_dict().items():
         assert torch.equal(tensor, before[name])
     assert "classification_heads.news.dense.weight is not in the checkpoint" in caplog.text

@@ -49,19 +49,6 @@ def write(path, state, task=None, args=None, **options):
     return str(path)
 
 
-@pytest.mark.cases(
-    "entries kind",
-    ({}, "released"),
-    ({"task": TRANSLATION, **OWN}, "run"),
-    ({"args": {"arch": "veco_large", "task": "cross_lingual_lm"}}, "released"),
-    ({"args": {"arch": "veco_large", "keep_decoder_layers": "1,2"}}, "run"),
-)
-def test_a_file_states_its_kind(tmp_path, entries, kind):
-    model = veco_builders.translator(decoder_layers=2)
-    model.state_file = write(tmp_path / "model.pt", veco_builders.stock_state(), **entries)
-    assert find_kind(model, {}) == kind
-
-
 def test_the_head_of_a_pretraining_states_the_kind_whatever_the_options(tmp_path):
     state = veco_builders.random_pretrainer().state_dict()
     symbols = {"checkpoint_kind": "run"}

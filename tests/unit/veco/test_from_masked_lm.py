@@ -71,16 +71,6 @@ def test_pretraining_takes_everything_but_cross_attention(folder, tensors, kind,
     assert not torch.equal(decoder.lm_head.dense.weight, model.lm_head.dense.weight)
 
 
-@torch.no_grad()
-def test_pretraining_starts_as_the_masked_lm(folder):
-    model = veco_builders.pretrainer(init_from_mlm=str(folder)).eval()
-    masked_lm = builders.masked_lm(1, layers=LAYERS).eval()
-    sample = veco_builders.batch()["net_input"]
-    expected = masked_lm(sample["src_tokens"], select=sample["masked"])
-    logits = model(**sample, objectives=("is",))["is_mlm"]
-    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
-
-
 @pytest.mark.cases(
     "options encoder decoder",
     ({"keep_encoder_layers": "0,3", "keep_decoder_layers": "every:3"}, [0, 3], [0, 3]),

@@ -9,10 +9,11 @@ from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import EMA
 
 from fairseq_plugins.checkpoints import CheckpointError, average, read_checkpoint, read_masked_lm
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.export import export_checkpoint, import_checkpoint
 from fairseq_plugins.sga.config import SIZE_OPTIONS
 from fairseq_plugins.sga.state import read_pretrained
-from tests import builders, deltalm_builders, veco_builders
+from tests import builders, deltalm_builders, nlu_builders, veco_builders
 from tests.veco_builders import LAYERS, MASK, copy_state
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -152,6 +153,23 @@ def test_a_dictionary_beside_the_masked_lm_must_agree(tmp_path, state):
         builders.write_symbols(file, entries)
         with pytest.raises(ValueError, match=f"has <mask> in row 29, {message}"):
             translator("masked LM", state, tmp_path, **BEFORE_TAGS)
+
+
+def test_nlu_encoder_needs_mask_in_the_stated_row(tmp_path, state):
+    """A task that adds <mask> at the end would shift each language by a row."""
+    path, pieces = write(tmp_path / "pretrained.pt", state), builders.piece_names()
+    symbols, shifted = [*pieces, "<mask>", *TAGS], [*pieces, *TAGS, "<mask>"]
+    encoder = read_encoder(path)
+    assert encoder.mask_row == MASK and encoder.report.reasons[MASK_ROW]
+    model = nlu_builders.from_file(path, symbols, unnamed_rows="dictionary")
+    assert torch.equal(model.encoder.embed_tokens.weight, state["encoder.embed_tokens.weight"])
+    with pytest.raises(ValueError, match="<mask> is entry 31 .*, but row 29 of"):
+        nlu_builders.from_file(path, shifted, unnamed_rows="dictionary")
+    builders.write_symbols(tmp_path / "dict.txt", symbols)
+    assert read_encoder(path).entries[MASK] == "<mask>"
+    builders.write_symbols(tmp_path / "dict.txt", shifted)
+    with pytest.raises(ValueError, match=r"<mask> in row 29, .*dict\.txt has '\[en\]'"):
+        read_encoder(path)
 
 
 KEPT_ROWS = [number >= builders.PIECES or number % 2 == 0 for number in range(ROWS - 4)]

@@ -6,8 +6,8 @@ tests/reference compares its losses with the equations.
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints.layouts import family_layout
-from fairseq_plugins.understanding.encoder import TextEncoder
+from fairseq_plugins.checkpoints import read_masked_lm
+from fairseq_plugins.understanding.encoder import load_text_encoder
 from fairseq_plugins.veco.criterion import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from tests import builders, veco_builders
 from tests.veco_builders import LAYERS, PAD
@@ -110,21 +110,6 @@ def test_checkpointed_activations_give_the_frozen_phase_the_same_gradients(devic
             assert gradient.any() and torch.equal(checkpointed[name], gradient), name
 
 
-@pytest.mark.cases(
-    "objectives parallel sides",
-    (("is", "cs", "tlm"), True, ["encoder", "decoder", "encoder"]),
-    (("is", "cs", "tlm"), False, ["encoder", "decoder"]),
-    (("is",), True, ["encoder"]),
-    (("tlm",), True, ["encoder"]),
-)
-def test_only_the_routes_of_the_objectives_run(model, device, objectives, parallel, sides):
-    calls = []
-    for side in ("encoder", "decoder"):
-        getattr(model, side).register_forward_hook(lambda *_, side=side: calls.append(side))
-    model(**make_batch(device, parallel=parallel)["net_input"], objectives=objectives)
-    assert calls == sides
-
-
 def test_the_head_sees_masked_positions_only(model, device):
     net_input, rows = make_batch(device)["net_input"], {}
     model(**net_input, reduce=lambda counts, hidden, *_: rows.update(counts, all=len(hidden)))
@@ -134,17 +119,18 @@ def test_the_head_sees_masked_positions_only(model, device):
 
 
 @torch.no_grad()
-def test_the_encoder_equals_text_encoder_bit_for_bit():
-    model = veco_builders.random_pretrainer()
-    sizes = {"embed_dim": builders.WIDTH, "ffn_dim": builders.FFN, "heads": builders.HEADS}
-    sizes.update(layers=LAYERS, vocab_size=builders.VOCAB, max_positions=builders.POSITIONS)
-    encoder = TextEncoder(family_layout("xlmr", **sizes)).eval()
-    encoder.load_state_dict(model.encoder.state_dict())
+def test_a_checkpoint_is_an_xlmr_encoder_and_a_masked_lm(tmp_path):
+    args, path = veco_builders.arguments(), tmp_path / "model.pt"
+    model = veco_builders.random_pretrainer(args=args)
+    torch.save({"args": None, "cfg": {"model": args}, "model": model.state_dict()}, path)
+    encoder = load_text_encoder(path)
+    assert encoder.layout.layers == LAYERS and not encoder.layout.scale_embedding
     tokens = veco_builders.batch(extra=2)["net_input"]["src_tokens"]
-    states = model.encoder(tokens, src_lengths=None)["encoder_out"][0].transpose(0, 1)
+    states = model.encoder(tokens)["encoder_out"][0].transpose(0, 1)
     is_token = tokens.ne(PAD)
-    assert torch.equal(states[is_token], encoder(tokens)[-1][is_token])
+    assert torch.equal(encoder(tokens)[-1][is_token], states[is_token])
     assert float(states[is_token].std(dim=0).mean()) > 0.1
+    assert torch.equal(read_masked_lm(path).tensors["lm_head.bias"], model.lm_head.bias)
 
 
 @torch.no_grad()
