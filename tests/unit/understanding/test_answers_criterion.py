@@ -1,4 +1,4 @@
-"""Test the span_qa criterion; tests/cli compares its F1 and exact match with slow loops."""
+"""Test the span_qa criterion: its loss, the answers it chooses, F1 and exact match of a set."""
 
 import dataclasses
 
@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from fairseq.logging import metrics
 
 from fairseq_plugins.understanding.answers import SpanQAConfig, SpanQACriterion, SpanQATask
 from tests import nlu_bins
 from tests.builders import collated
-from tests.reference.question_loops import best_answer
+from tests.reference.question_loops import best_answer, plain_exact, plain_f1
 
 NAME = "valid.en"
 QUESTIONS = 14
@@ -64,7 +65,7 @@ def test_loss_is_the_mean_of_start_and_end_over_windows(task, model, criterion, 
     assert "f1" not in training_log
 
 
-def test_answers_equal_a_slow_loop(task, model, criterion, device):
+def test_answers_and_scores_equal_slow_loops(task, model, criterion, device):
     dataset, expected, starts = task.dataset(NAME), [], []
     for index in range(QUESTIONS):
         windows = [
@@ -80,6 +81,18 @@ def test_answers_equal_a_slow_loop(task, model, criterion, device):
     sample = collated(dataset, range(QUESTIONS), device)
     logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=task.head)
     assert [text.strip() for text in criterion.answers(logits, sample)] == expected
+
+    gold = [[answer.text for answer in entry.answers] for entry in dataset.questions.entries]
+    f1, exact = (sum(map(score, expected, gold)) for score in (plain_f1, plain_exact))
+    assert 0 < f1 < QUESTIONS
+    chunks = [range(1), range(1, 6), range(6, QUESTIONS)]
+    logs = [criterion(model, collated(dataset, chunk, device))[2] for chunk in chunks]
+    with metrics.aggregate(new_root=True) as meters:
+        SpanQACriterion.reduce_metrics(logs[:1])
+        SpanQACriterion.reduce_metrics(logs[1:])  # of two processes
+    logged = meters.get_smoothed_values()
+    assert logged["f1"] == pytest.approx(100 * f1 / QUESTIONS, abs=0.006)
+    assert logged["em"] == pytest.approx(100 * exact / QUESTIONS, abs=0.006)
 
 
 def test_questions_without_answers_or_passage_are_not_scored(task, model, criterion, device):

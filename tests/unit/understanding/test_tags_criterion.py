@@ -1,5 +1,6 @@
-"""Test the criterion of token_classification; tests/cli compares its scores with slow loops."""
+"""Test the criterion of token_classification: its loss, and the scores of a set."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +19,7 @@ from fairseq_plugins.understanding.tags import (
 from tests import nlu_bins
 from tests.builders import BOS, EOS, PAD, collated
 from tests.nlu_bins import TAGS
+from tests.reference import span_loops
 
 HEAD = "words"
 POS = ("NOUN", "VERB", "X")
@@ -57,10 +59,11 @@ def tagged_sentences(count, seed, unseen=False):
     return nlu_bins.without_tag(sentences, "B-LOC") if unseen else sentences
 
 
-def reduce(logs):
-    """The numbers that fairseq logs of a step."""
+def reduce(steps):
+    """The numbers that fairseq logs after steps, each of which reduces a list of logs."""
     with metrics.aggregate(new_root=True) as meters:
-        TokenClassificationCriterion.reduce_metrics(logs)
+        for logs in steps:
+            TokenClassificationCriterion.reduce_metrics(logs)
         return dict(meters.get_smoothed_values())
 
 
@@ -78,7 +81,7 @@ def test_the_loss_is_summed_over_words_with_known_tags(device, unseen):
     assert log["ntokens"] == sample["ntokens"] > log["words"] and log["nsentences"] == 3
     correct = int((logits.argmax(-1) == target).sum())
     assert int(log["words_right"]) == correct
-    assert reduce([log])["accuracy"] == pytest.approx(100 * correct / len(target), abs=0.005)
+    assert reduce([[log]])["accuracy"] == pytest.approx(100 * correct / len(target), abs=0.005)
 
 
 @pytest.mark.parametrize(("labels", "scores"), [(TAGS, 5), (POS, 2)])
@@ -91,7 +94,7 @@ def test_a_batch_without_targets_has_zero_loss_and_gradients(device, labels, sco
         assert (loss.item(), size) == (0.0, 0)
         loss.backward()
         assert not any(parameter.grad.any() for parameter in model.parameters())
-        logged = reduce([log])
+        logged = reduce([[log]])
         assert set(logged.values()) == {0.0} and len(logged) == scores
 
 
@@ -102,6 +105,29 @@ def test_the_loss_of_half_precision_logits_is_float32(device):
     model.forward = lambda **inputs: (forward(**inputs)[0].bfloat16(), None)
     loss = criterion(model, sample)[0]
     assert loss.dtype == torch.float32 and loss.item() == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize("unseen", [False, True])
+def test_scores_over_batches_and_processes_are_those_of_the_set(device, unseen):
+    sentences = tagged_sentences(24, 2, unseen)
+    data, model, criterion = dataset(sentences), tagger(device), make_criterion()
+    predicted = []
+    for row in range(len(data)):
+        classes = logits_of(model, collated(data, [row], device)).argmax(-1)
+        predicted.append([TAGS[number] for number in classes])
+    gold = [[tag for _, tag in words] for words in sentences]
+    expected = span_loops.scores(predicted, gold)
+    assert 0 < expected["f1"] < 100 and len(set(expected.values())) == 4
+    parts = [range(1), range(1, 4), range(4, 17), range(17, 24)]
+    logs = [criterion(model, collated(data, part, device))[2] for part in parts]
+    nats, words = (sum(float(log[key]) for log in logs) for key in ("loss", "sample_size"))
+    summed = {key: sum(log[key] for log in logs[:2]) for key in logs[0]}  # by fast statistics
+    for steps in ([[log] for log in logs], [[summed], logs[2:]]):
+        logged = reduce(steps)
+        assert logged["loss"] == pytest.approx(nats / words / math.log(2), abs=6e-4)
+        scores = {name: logged[name] for name in expected}
+        assert scores == pytest.approx(expected, abs=0.0051)
+        assert set(map(type, scores.values())) == {float}  # checkpoints keep plain numbers only
 
 
 def test_labels_without_prefix_beside_tags_are_warned_of(caplog):
