@@ -123,7 +123,7 @@ def test_other_languages_are_refused(folder, tmp_path, caplog):
     state, resumed = trained.state_dict(), trained.get_checkpoint_dict()[Task.__name__]
     torch.save({"model": {}, "task_state": state}, file)
     assert torch.load(file, weights_only=True)["task_state"] == state, "plain values"
-    for options, message in (
+    for more, message in (
         (("--langs", "de,en,fr"), "--langs.* en,de,fr there.* de,en,fr here"),
         (("--lang-tok-style", "mbart"), r"--lang-tok-style.*\[en\],\[de\],\[fr\],<mask> here"),
         (("--encoder-langtok", "src"), "--encoder-langtok.* None,None there.* src,None here"),
@@ -131,12 +131,12 @@ def test_other_languages_are_refused(folder, tmp_path, caplog):
         (("--lang-tok-replacing-bos-eos",), "--lang-tok-replacing-bos-eos.* False there.* True"),
         (SCHEDULE, None),
     ):
-        task = setup(folder, *options)
+        task = setup(folder, *more)
         for read_state in (
             lambda task=task: task.load_state_dict(state),
             lambda task=task: task.set_checkpoint_dict(resumed),
-            lambda opt=options: setup(folder, *opt, "--finetune-from-model", file),
-            lambda opt=options: setup(folder, *opt, "--restore-file", file, "--reset-dataloader"),
+            lambda more=more: setup(folder, *more, "--finetune-from-model", file),
+            lambda more=more: setup(folder, *more, "--restore-file", file, "--reset-dataloader"),
         ):
             with pytest.raises(ValueError, match=message) if message else nullcontext():
                 read_state()
