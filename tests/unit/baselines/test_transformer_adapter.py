@@ -40,7 +40,9 @@ def test_at_the_start_it_is_the_backbone_exactly(tmp_path, norm):
     model = small.build(path, **options, **ALL_LANGUAGES).eval()
     data = small.net_input(*MIXED)
     assert torch.equal(logits(model, data), logits(small.stock(path), data))
-    assert not torch.allclose(logits(small.awake(model), data), logits(small.stock(path), data))
+    assert not torch.allclose(
+        logits(small.randomise_adapters(model), data), logits(small.stock(path), data)
+    )
 
 
 def test_only_adapters_train_and_the_backbone_stays_bit_equal(backbone):
@@ -65,7 +67,7 @@ def test_only_adapters_train_and_the_backbone_stays_bit_equal(backbone):
 
 
 def test_a_mixed_batch_gives_what_each_language_gives_alone(backbone):
-    model = small.awake(small.build(backbone, **ALL_LANGUAGES))
+    model = small.randomise_adapters(small.build(backbone, **ALL_LANGUAGES))
     data = small.net_input(*MIXED)
     together = logits(model, data)
     for row in range(4):
@@ -86,13 +88,17 @@ def test_an_adapter_changes_only_the_rows_of_its_language(backbone, key, side, l
     model = small.build(backbone, decoder_adapter_language=key, **ALL_LANGUAGES).eval()
     data = small.net_input(*MIXED)
     before = logits(model, data)
-    after = logits(small.awake(model, only=f"{side}.layers.1.adapters.of.{language}."), data)
+    after = logits(
+        small.randomise_adapters(model, only=f"{side}.layers.1.adapters.of.{language}."), data
+    )
     assert [row for row in range(4) if not torch.equal(before[row], after[row])] == rows
 
 
 @pytest.mark.parametrize("key", ["target", "encoder"])
 def test_incremental_decoding_is_full_decoding(backbone, key):
-    model = small.awake(small.build(backbone, decoder_adapter_language=key, **ALL_LANGUAGES))
+    model = small.randomise_adapters(
+        small.build(backbone, decoder_adapter_language=key, **ALL_LANGUAGES)
+    )
     data = small.net_input(*MIXED)
     tokens, state = data["prev_output_tokens"], {}
     full = logits(model, data)
@@ -108,7 +114,9 @@ def test_incremental_decoding_is_full_decoding(backbone, key):
 @pytest.mark.parametrize("key", ["target", "encoder"])
 def test_beam_search_of_a_mixed_batch_equals_that_of_each_sentence(backbone, key):
     """The generator reorders and drops rows; each keeps its language."""
-    model = small.awake(small.build(backbone, decoder_adapter_language=key, **ALL_LANGUAGES))
+    model = small.randomise_adapters(
+        small.build(backbone, decoder_adapter_language=key, **ALL_LANGUAGES)
+    )
     generator = SequenceGenerator([model], small.dictionary(), beam_size=3, max_len_b=7)
     data = small.net_input(["fr", "de", "fr", "de"], ["en", "fr", "de", "en"])
     prefix = data["prev_output_tokens"][:, 1:2]

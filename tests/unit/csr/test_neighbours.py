@@ -79,7 +79,8 @@ def test_chunks_change_neither_text_nor_words(monkeypatch, size):
     rows, lexicon = csr.sentences(symbols, "en", 15, 1), csr.lexicon("en", "de", 10)
     entries = Entries(csr.KnownPieces(symbols), classify_pieces(symbols))
     entries.use(lexicon)
-    text = read_text([csr.Rows(rows[:9]), csr.Rows([]), csr.Rows(rows[9:])], 7, entries)
+    parts = [csr.list_dataset(part) for part in (rows[:9], [], rows[9:])]
+    text = read_text(parts, 7, entries)
     sentences = [csr.texts_of(row, symbols) for row in rows]
     assert text.words.tolist() == [len(words) for words in sentences]
     assert text.covered.tolist() == [sum(word in lexicon for word in row) for row in sentences]
