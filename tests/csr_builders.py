@@ -126,8 +126,8 @@ def texts_of(tokens, symbols):
 # ---- A tiny data-bin of two languages with a sentencepiece model and lexicons that cover it. ----
 
 WORDS = """the der, a ein, dog Hund, cat Katze, house Haus, tree Baum, sees sieht, eats isst,
-big groß, small klein, red rot, old alt, and und, or oder, under unter, behind hinter, man Mann, woman Frau,
-child Kind, river Fluss, mountain Berg, bread Brot, water Wasser, quickly schnell"""
+big groß, small klein, red rot, old alt, and und, or oder, under unter, behind hinter, man Mann,
+woman Frau, child Kind, river Fluss, mountain Berg, bread Brot, water Wasser, quickly schnell"""
 WORDS = [" ".join(pair.split()) for pair in WORDS.split(",")]
 ENGLISH, GERMAN = zip(*(pair.split() for pair in WORDS))
 LANGS = "en,de"

@@ -144,39 +144,25 @@ def write_run(path, *results):
     return write_lines(path, write_start("10:00:00"), *lines)
 
 
-def test_curves_are_compared_by_the_command(tmp_path, capsys):
-    plain = write_run(tmp_path / "a", ("10:10:00", 100, 5), ("10:20:00", 200, 4))
-    restored = write_run(tmp_path / "b", ("10:05:00", 100, 4), ("10:20:00", 200, 3))
+def test_the_command_compares_runs_from_their_first_stage(tmp_path, capsys):
+    """The run "staged" has an earlier stage of 60 updates in 20 minutes."""
+    stage = write_run(tmp_path / "stage", ("10:10:00", 50, 9), ("10:20:00", 60, 8))
+    plain = write_run(tmp_path / "plain", ("10:10:00", 100, 5), ("10:20:00", 200, 4))
+    staged = write_run(tmp_path / "staged", ("10:05:00", 100, 4), ("10:20:00", 200, 3))
+    runs = [f"plain={plain}", f"staged={staged}", "--earlier", f"staged={stage}"]
     files = ["--tsv", tmp_path / "x.tsv", "--plot", tmp_path / "x.svg"]
-    line = [f"plain={plain}", f"restored={restored}", *files, "--against", "wall"]
-    content = run("training-curves", tmp_path / "x", *line)
+    content = run("training-curves", tmp_path / "x", *runs, *files, "--against", "wall")
     out = capsys.readouterr().out
     assert read_cells(out, "plain") == [["plain", "2", "4", "200", "200", "1.00", "20.0", "1.00"]]
-    (row,) = read_cells(out, "restored")
-    assert row == ["restored", "2", "3", "200", "100", "0.50", "5.0", "0.25"]
+    assert read_cells(out, "staged") == [["staged", "2", "3", "260", "160", "0.80", "25.0", "1.25"]]
     assert content["reach"] == 4.0
-    assert content["curves"]["restored"] == [[100, 5.0, 4.0], [200, 20.0, 3.0]]
-    assert content["rows"][1]["reached"] == {"updates": 100, "minutes": 5.0, "value": 4.0}
-    table = (tmp_path / "x.tsv").read_text(encoding="utf-8").splitlines()
-    assert table[1] == "plain\t100\t10.0\t5.0"
-
-
-def test_a_run_is_counted_from_its_first_stage(tmp_path, capsys):
-    first = write_lines(
-        tmp_path / "1",
-        write_start("09:00:00"),
-        write_valid("09:10:00", 50, 9),
-        write_inner("09:30:00", 60, 8),
-    )
-    second = write_run(tmp_path / "2", ("10:10:00", 100, 5), ("10:20:00", 200, 4))
-    runs = [f"plain={second}", f"restored={second}", "--earlier", f"restored={first}"]
-    content = run("training-curves", tmp_path / "x", *runs)
     assert content["curves"] == {
         "plain": [[100, 10.0, 5.0], [200, 20.0, 4.0]],
-        "restored": [[160, 40.0, 5.0], [260, 50.0, 4.0]],
+        "staged": [[160, 25.0, 4.0], [260, 40.0, 3.0]],
     }
-    (row,) = read_cells(capsys.readouterr().out, "restored")
-    assert row == ["restored", "2", "4", "260", "260", "1.30", "50.0", "2.50"]
+    assert content["rows"][1]["reached"] == {"updates": 160, "minutes": 25.0, "value": 4.0}
+    table = (tmp_path / "x.tsv").read_text(encoding="utf-8").splitlines()
+    assert table[1] == "plain\t100\t10.0\t5.0"
 
 
 def test_bad_options_of_curves_are_refused(tmp_path, capsys):
