@@ -78,8 +78,12 @@ def test_a_match_ends_with_its_text_and_after_64_pieces():
     assert cut(*rows, lexicon=["日本語"], end=()) == words
     assert cut("語 日 本", lexicon=["日本"], end=()) == [("語", 1, True), ("日本", 2, True)]
     assert cut("本", lexicon=["本日"], end=()) == [("本", 1, True)]
-    long = " ".join(["日"] * 70)
-    assert [pieces for _, pieces, _ in cut(long, lexicon=["日" * 70, "日" * 64])] == [64] + [1] * 6
+    row = " ".join(["日"] * 70)
+    lengths = [
+        (pieces, is_whole) for _, pieces, is_whole in cut(row, lexicon=["日" * 70, "日" * 64])
+    ]
+    assert lengths == [(64, True)] + [(1, True)] * 6
+    assert cut("▁the" + " s" * 64) == [("the" + "s" * 64, 65, False)]
 
 
 def test_words_and_scripts_without_spaces_are_recognized():
