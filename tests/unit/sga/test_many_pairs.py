@@ -23,7 +23,9 @@ def folder(path):
     """A data-bin with three pairs into English; vi-en is never trained."""
     for number, (language, count) in enumerate(COUNTS.items()):
         for split in ("train", "valid"):
-            builders.write_pair(path, split, language, "en", count=count, seed=7 * number + len(split))
+            builders.write_pair(
+                path, split, language, "en", count=count, seed=7 * number + len(split)
+            )
     return path
 
 
@@ -44,7 +46,10 @@ def drawn(task, epoch):
 def sources(folder, language, split="train"):
     task = single(folder, language)
     task.load_dataset(split)
-    return [tuple(item["source"].tolist()) for item in (task.dataset(split)[i] for i in range(COUNTS[language]))]
+    return [
+        tuple(item["source"].tolist())
+        for item in (task.dataset(split)[i] for i in range(COUNTS[language]))
+    ]
 
 
 def resume(task, extra_state):
@@ -54,14 +59,19 @@ def resume(task, extra_state):
     checkpoint_utils.load_checkpoint(CheckpointConfig(), trainer)
 
 
-@pytest.mark.skipif(fairseq.__version__ == "0.12.2", reason="fairseq 0.12.2 asks a task nothing when a run is resumed")
+@pytest.mark.skipif(
+    fairseq.__version__ == "0.12.2",
+    reason="fairseq 0.12.2 asks a task nothing when a run is resumed",
+)
 def test_a_run_is_resumed_with_the_same_pairs_by_either_task(folder):
     one, many = single(folder), setup(folder)
     same = setup(folder, lang_pairs="de-en")
     for trained, resumed in ((one, one), (one, same), (same, one), (many, many)):
         resume(resumed, trained.get_checkpoint_dict())
     for trained, resumed in ((one, many), (many, one), (one, single(folder, "fr")), (many, same)):
-        with pytest.raises(ValueError, match="the checkpoint to continue has prompts trained on de-en"):
+        with pytest.raises(
+            ValueError, match="the checkpoint to continue has prompts trained on de-en"
+        ):
             resume(resumed, trained.get_checkpoint_dict())
 
 
@@ -97,12 +107,23 @@ def test_languages_that_were_never_trained(folder, caplog):
         task.load_state_dict(state)
     single(folder, "vi").load_state_dict({})  # a checkpoint that does not tell
     assert "zero-shot" not in caplog.text
-    for task in (single(folder, "vi"), setup(folder, lang_pairs=None, source_lang="vi", target_lang="en")):
+    for task in (
+        single(folder, "vi"),
+        setup(folder, lang_pairs=None, source_lang="vi", target_lang="en"),
+    ):
         caplog.clear()
         task.load_state_dict(state)
-        assert "zero-shot: vi-en is none of the pairs that the prompts were trained on: de-en, fr-en" in caplog.text
-    for task in (single(folder, "en", "de"), setup(folder, lang_pairs=None, source_lang="en", target_lang="de")):
-        with pytest.raises(ValueError, match="--target-lang de: the prompts .* trained on de-en, fr-en alone"):
+        assert (
+            "zero-shot: vi-en is none of the pairs that the prompts were trained on: de-en, fr-en"
+            in caplog.text
+        )
+    for task in (
+        single(folder, "en", "de"),
+        setup(folder, lang_pairs=None, source_lang="en", target_lang="de"),
+    ):
+        with pytest.raises(
+            ValueError, match="--target-lang de: the prompts .* trained on de-en, fr-en alone"
+        ):
             task.load_state_dict(state)
     with pytest.raises(ValueError, match="trained on de-en, fr-en, this command line names de-en;"):
         setup(folder, lang_pairs="de-en", source_lang="vi", target_lang="en").load_state_dict(state)
@@ -133,9 +154,13 @@ def test_bad_options_and_data_are_named(folder, tmp_path):
 @pytest.mark.parametrize(("temperature", "expected"), [(1.0, 24 / 30), (1e9, 0.5), (2.0, 20 / 30)])
 def test_pairs_are_drawn_by_temperature_from_seed_and_epoch(folder, temperature, expected):
     rows = drawn(setup(folder, sampling_temperature=temperature), 1)
-    assert sum(row in set(sources(folder, "de")) for row in rows) / len(rows) == pytest.approx(expected, abs=0.03)
+    assert sum(row in set(sources(folder, "de")) for row in rows) / len(rows) == pytest.approx(
+        expected, abs=0.03
+    )
     few = Counter(row for row in rows if row in set(sources(folder, "fr")))
-    assert max(few.values()) - min(few.values()) <= 1, "a sentence comes again only after all others"
+    assert max(few.values()) - min(few.values()) <= 1, (
+        "a sentence comes again only after all others"
+    )
     first = drawn(setup(folder), 2)
     assert drawn(setup(folder), 2) == first
     assert drawn(setup(folder), 3) != first and drawn(setup(folder, seed=4), 2) != first

@@ -37,16 +37,28 @@ def test_each_row_has_its_own_length_and_padding_is_never_masked(draw, fewest, d
 
 
 def test_lowest_scores_by_hand(device):
-    scores = torch.tensor([[-1.0, -3.0, -2.0, -9.0], [-1.0, -1.0, -1.0, -1.0], [-5.0, 0.0, 0.0, 0.0]], device=device)
-    chosen = ops.lowest_scores(scores, torch.tensor([2, 2, 0], device=device), torch.tensor([3, 4, 1], device=device))
+    scores = torch.tensor(
+        [[-1.0, -3.0, -2.0, -9.0], [-1.0, -1.0, -1.0, -1.0], [-5.0, 0.0, 0.0, 0.0]], device=device
+    )
+    chosen = ops.lowest_scores(
+        scores, torch.tensor([2, 2, 0], device=device), torch.tensor([3, 4, 1], device=device)
+    )
     assert chosen.int().tolist() == [[0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0]]
 
 
-@pytest.mark.cases("length counts", (8, [8, 6, 4, 2]), (5, [5, 3, 2, 1]), (3, [3, 2, 2, 2, 1, 1, 1, 0, 0, 0]), (7, [7]))
+@pytest.mark.cases(
+    "length counts",
+    (8, [8, 6, 4, 2]),
+    (5, [5, 3, 2, 1]),
+    (3, [3, 2, 2, 2, 1, 1, 1, 0, 0, 0]),
+    (7, [7]),
+)
 def test_the_schedule_decays_linearly(length, counts):
     """CMLM: n = N (T - t) / T, rounded down."""
     iterations, lengths = len(counts), torch.tensor([length])
-    assert [ops.masked_counts(lengths, step, iterations).item() for step in range(iterations)] == counts
+    assert [
+        ops.masked_counts(lengths, step, iterations).item() for step in range(iterations)
+    ] == counts
 
 
 def test_likely_lengths_best_first_and_the_shorter_of_equal_ones(device):

@@ -10,7 +10,11 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.sga.config import SGACTCConfig
 from fairseq_plugins.sga.criterion import SGACTCCriterion
-from fairseq_plugins.sga.mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion, draw_masks
+from fairseq_plugins.sga.mask_predict import (
+    SGAMaskPredictConfig,
+    SGAMaskPredictCriterion,
+    draw_masks,
+)
 from tests import builders
 from tests.builders import TARGETS
 
@@ -32,14 +36,18 @@ def _run(model, sample, seed=3, **options):
 
 def test_a_batch_without_a_mask_has_no_alignment_loss(model, device):
     """A ratio leaves short sentences without a mask, at times all of a small batch."""
-    sample = builders.to_device(builders.batch(builders.source_rows([4]), builders.target_rows([1])), device)
+    sample = builders.to_device(
+        builders.batch(builders.source_rows([4]), builders.target_rows([1])), device
+    )
     counts = set()
     for seed in range(12):
         loss, _, logged = _run(model, sample, seed, min_mask_ratio=0.0, label_smoothing=0.1)
         counts.add(int(logged["nmasked"]))
         assert (float(logged["alignment_loss"]) == 0) == (logged["nmasked"] == 0)
         parts = [logged[f"{name}_loss"] for name in ("alignment", "length", "denoising")]
-        torch.testing.assert_close(loss.detach(), torch.stack([torch.as_tensor(part) for part in parts]).sum())
+        torch.testing.assert_close(
+            loss.detach(), torch.stack([torch.as_tensor(part) for part in parts]).sum()
+        )
         loss.backward()
         assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
     assert counts == {0, 1}
@@ -58,7 +66,9 @@ def test_sentences_without_target_tokens_have_a_denoising_loss_only(model, targe
 def test_a_target_longer_than_the_lengths_is_refused(device):
     """20 tokens have 40 slots, as many as positions."""
     model = builders.sga_model(alignment="mask_predict").to(device)
-    fits, long = (builders.batch(builders.source_rows([4]), builders.target_rows([size])) for size in (20, 21))
+    fits, long = (
+        builders.batch(builders.source_rows([4]), builders.target_rows([size])) for size in (20, 21)
+    )
     assert bool(criterion()(model, builders.to_device(fits, device))[0].isfinite())
     with pytest.raises(ValueError, match="target of 21 tokens.*1 to 20.*--max-target-positions"):
         criterion()(model, builders.to_device(long, device))
@@ -83,7 +93,11 @@ def test_what_is_summed_and_logged(model, device):
     assert float(smooth["denoising_loss"]) == float(plain["denoising_loss"])
     parts = [smooth[f"{name}_loss"] for name in ("alignment", "length", "denoising")]
     torch.testing.assert_close(total.detach(), torch.stack(parts).sum())
-    short = builders.sga_model(alignment="mask_predict", no_denoising=True, ctc_upsample=1).double().to(device)
+    short = (
+        builders.sga_model(alignment="mask_predict", no_denoising=True, ctc_upsample=1)
+        .double()
+        .to(device)
+    )
     repeated = builders.batch(builders.source_rows([4]), [torch.tensor([9, 9, 9, builders.EOS])])
     loss, _, logged = _run(short, builders.to_device(repeated, device))
     assert "denoising_loss" not in logged and logged["unalignable"] == 0
@@ -98,7 +112,12 @@ def test_criterion_and_model_must_agree(model, device):
     options = {"sentence_avg": False}
     for kind, cfg, name, other in (
         (SGACTCCriterion, SGACTCConfig(**options), "ctc", model),
-        (SGAMaskPredictCriterion, SGAMaskPredictConfig(**options), "mask_predict", builders.sga_model().to(device)),
+        (
+            SGAMaskPredictCriterion,
+            SGAMaskPredictConfig(**options),
+            "mask_predict",
+            builders.sga_model().to(device),
+        ),
     ):
         with pytest.raises(ValueError, match=words[name]):
             kind(builders.task(), cfg)(other, builders.sample(device, extra=1))
@@ -111,14 +130,23 @@ def test_criterion_and_model_must_agree(model, device):
 
 
 def test_metrics_are_bits_of_their_own_units(model, device):
-    logs = [_run(model, builders.sample(device, extra=1), seed, label_smoothing=0.1)[2] for seed in (3, 4)]
+    logs = [
+        _run(model, builders.sample(device, extra=1), seed, label_smoothing=0.1)[2]
+        for seed in (3, 4)
+    ]
     logs[0]["unalignable"] = 3
     with metrics.aggregate(new_root=True) as aggregated:
         for _ in range(2):
             SGAMaskPredictCriterion.reduce_metrics(logs)
     found = aggregated.get_smoothed_values()
     units = {"loss": "sample_size", "denoising_loss": "sample_size", "alignment_loss": "nmasked"}
-    for key, unit in {**units, "alignment_nll_loss": "nmasked", "length_loss": "nsentences"}.items():
-        expected = sum(float(log[key]) for log in logs) / sum(int(log[unit]) for log in logs) / math.log(2)
+    for key, unit in {
+        **units,
+        "alignment_nll_loss": "nmasked",
+        "length_loss": "nsentences",
+    }.items():
+        expected = (
+            sum(float(log[key]) for log in logs) / sum(int(log[unit]) for log in logs) / math.log(2)
+        )
         assert float(found[key]) == pytest.approx(expected, abs=1e-3)
     assert found["unalignable"] == 6, "a sum over the epoch"

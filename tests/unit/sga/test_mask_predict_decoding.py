@@ -22,7 +22,10 @@ def sga_model(device, **options):
 
 
 def decode(model, rows, extra=0, iterations=4, length_beam=1, **options):
-    settings = IterationOptions(**{"max_iter": 9, **options}), MaskPredictOptions(iterations, length_beam)
+    settings = (
+        IterationOptions(**{"max_iter": 9, **options}),
+        MaskPredictOptions(iterations, length_beam),
+    )
     generator = SGAMaskPredictGenerator(builders.dictionary(), *settings)
     sample = builders.to_device(builders.batch(rows, extra=extra), model.semantic.key.weight.device)
     return [hypothesis for (hypothesis,) in generator.generate([model], sample)]
@@ -38,7 +41,9 @@ def test_a_sentence_decodes_the_same_alone_and_in_any_batch(options, model_optio
     together = decode(model, rows, **options)
     padded = decode(model, rows[::-1], extra=3, **options)[::-1]
     if not options and not model_options:
-        assert len({row["steps"] for row in together}) >= 3, "the sentences should stop at different passes"
+        assert len({row["steps"] for row in together}) >= 3, (
+            "the sentences should stop at different passes"
+        )
     for row, source in enumerate(rows):
         alone = decode(model, [source], **options)[0]
         for batch in (together, padded):
@@ -55,8 +60,14 @@ def test_only_masked_places_are_projected_and_history_starts_uncollapsed(device,
     masked = Places.where(torch.tensor([[1, 0, 1, 0, 0], [0, 0, 0, 1, 0]], device=device).bool())
     guidance = model.encode(builders.pad(builders.source_rows([5, 3])).to(device))
     with monkeypatch.context() as patch:
-        patch.setattr(free, "linear_best_path", lambda h, *rest: sizes.append(h[..., 0].numel()) or original(h, *rest))
-        best, scores = model.fill_masks(tokens, masked, guidance, torch.tensor([5, 4], device=device))
+        patch.setattr(
+            free,
+            "linear_best_path",
+            lambda h, *rest: sizes.append(h[..., 0].numel()) or original(h, *rest),
+        )
+        best, scores = model.fill_masks(
+            tokens, masked, guidance, torch.tensor([5, 4], device=device)
+        )
     assert sizes == [3] and best.shape == scores.shape == (3,)
     rows = builders.source_rows(LENGTHS)
     alone, found = (decode(model, rows, max_iter=passes, retain_history=True) for passes in (0, 9))
@@ -67,7 +78,11 @@ def test_only_masked_places_are_projected_and_history_starts_uncollapsed(device,
         assert history[-1] == row["tokens"].tolist()
     model.denoiser_prompts = None  # --no-denoising
     for row, first in zip(decode(model, rows), alone):
-        assert (row["tokens"].tolist(), row["steps"], "history" in row) == (first["tokens"].tolist(), 0, False)
+        assert (row["tokens"].tolist(), row["steps"], "history" in row) == (
+            first["tokens"].tolist(),
+            0,
+            False,
+        )
 
 
 def built(model, **options):
@@ -88,7 +103,11 @@ def test_the_task_builds_the_generator_that_fits_the_model():
 
 def test_wrong_options_are_named():
     for alignment, options, message in (
-        ("mask_predict", {"mask_predict_iterations": 0}, "at least 1 .* got 0.*--alignment ctc --criterion sga_ctc"),
+        (
+            "mask_predict",
+            {"mask_predict_iterations": 0},
+            "at least 1 .* got 0.*--alignment ctc --criterion sga_ctc",
+        ),
         ("mask_predict", {"length_beam": 21}, r"--length-beam must lie in \[1, 20\].*got 21"),
         ("ctc", {"length_beam": 1}, "--length-beam 1: .*--alignment ctc"),
     ):

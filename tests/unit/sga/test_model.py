@@ -18,12 +18,20 @@ def model(device):
 
 
 def test_the_exact_list_of_trainable_parameters():
-    units = [f"{unit}_prompts.{part}" for unit in ("encoder", "alignment", "denoiser") for part in ("key", "value")]
-    semantic = [f"semantic.{part}.{kind}" for part in ("key", "value") for kind in ("weight", "bias")]
+    units = [
+        f"{unit}_prompts.{part}"
+        for unit in ("encoder", "alignment", "denoiser")
+        for part in ("key", "value")
+    ]
+    semantic = [
+        f"semantic.{part}.{kind}" for part in ("key", "value") for kind in ("weight", "bias")
+    ]
     scales = [f"{unit}_prompts.scale" for unit in ("encoder", "alignment", "denoiser")]
 
     def trainable(**options):
-        return sorted(name for name, p in builders.sga_model(**options).named_parameters() if p.requires_grad)
+        return sorted(
+            name for name, p in builders.sga_model(**options).named_parameters() if p.requires_grad
+        )
 
     assert trainable() == sorted(units + semantic)
     assert trainable(prompt_scale=True) == sorted(units + semantic + scales)
@@ -33,11 +41,17 @@ def test_the_exact_list_of_trainable_parameters():
 def test_source_and_target_padding_never_matter(model, device):
     """Batch = single, for both losses, whatever the padded width."""
     batches = [builders.forward_losses(model, builders.sample(device, extra)) for extra in (0, 4)]
-    for row, (source, target) in enumerate(zip(builders.source_rows(SOURCES), builders.target_rows(TARGETS))):
-        single = builders.forward_losses(model, builders.to_device(builders.batch([source], [target]), device))
+    for row, (source, target) in enumerate(
+        zip(builders.source_rows(SOURCES), builders.target_rows(TARGETS))
+    ):
+        single = builders.forward_losses(
+            model, builders.to_device(builders.batch([source], [target]), device)
+        )
         for found in batches:
             for name in ("alignment", "denoising"):
-                torch.testing.assert_close(found[name][row], single[name][0], rtol=1e-10, atol=1e-10)
+                torch.testing.assert_close(
+                    found[name][row], single[name][0], rtol=1e-10, atol=1e-10
+                )
 
 
 @pytest.mark.parametrize("blank", [builders.BOS, builders.PAD, builders.MASK, 9])
@@ -60,7 +74,9 @@ def test_any_symbol_may_be_the_blank(blank, device):
         other = tokens[row : row + 1, :length].clone()
         other[0, 1] = blank - 1 if blank else 5
         changed = model.denoise(other, guidance, slots[row : row + 1])
-        assert float((changed[0, 0] - alone[0, 0]).detach().abs().max()) > 1e-6, "a slot with a blank is attended"
+        assert float((changed[0, 0] - alone[0, 0]).detach().abs().max()) > 1e-6, (
+            "a slot with a blank is attended"
+        )
 
 
 def test_noise_is_what_the_denoiser_reads(model, device):
@@ -71,7 +87,9 @@ def test_noise_is_what_the_denoiser_reads(model, device):
         seen.append((tokens.clone(), lengths.clone()))
         return torch.full_like(tokens, 11)
 
-    noisy, clean = (builders.forward_losses(model, sample, unroll=3, corrupt=noise) for noise in (corrupt, None))
+    noisy, clean = (
+        builders.forward_losses(model, sample, unroll=3, corrupt=noise) for noise in (corrupt, None)
+    )
     guidance = model.encode(sample["net_input"]["src_tokens"])
     slots = model.slot_lengths(sample["net_input"]["src_lengths"])
     path = model.best_path(model.align(guidance, slots), slots)
@@ -89,7 +107,11 @@ def test_the_bias_of_the_blank_is_one_of_ctc(alignment, device):
     def losses(of_model=0.0, **options):
         lm = builders.masked_lm(5)
         lm.lm_head.bias.data[builders.BOS] += of_model
-        made = builders.sga_model(lm, alignment=alignment, ctc_upsample=3, **options).double().to(device)
+        made = (
+            builders.sga_model(lm, alignment=alignment, ctc_upsample=3, **options)
+            .double()
+            .to(device)
+        )
         torch.manual_seed(1)
         return builders.forward_losses(made, builders.sample(device))
 
@@ -106,7 +128,9 @@ def test_the_bias_of_the_blank_is_one_of_ctc(alignment, device):
 def test_decoding_without_a_blank_ignores_its_bias(alignment):
     def outputs(**options):
         model = builders.sga_model(alignment=alignment, **options)
-        generator = builders.task().build_generator([model], argparse.Namespace(iter_decode_max_iter=0))
+        generator = builders.task().build_generator(
+            [model], argparse.Namespace(iter_decode_max_iter=0)
+        )
         found = generator.generate([model], builders.batch(builders.source_rows(SOURCES), None))
         return [sentence[0]["tokens"].tolist() for sentence in found]
 
@@ -128,13 +152,17 @@ def test_scale_is_learned_from_its_start_at_one():
     """Where max(1, scale) has its edge; values and gradients elsewhere: tests/reference."""
     prompts = Prompts(layers=2, length=3, embed_dim=4, heads=2, scaled=True)
     sum((keys.sum() + values.sum()) for keys, values in prompts()).backward()
-    torch.testing.assert_close(prompts.scale.grad, (prompts.key.sum() + prompts.value.sum()).detach()[None])
+    torch.testing.assert_close(
+        prompts.scale.grad, (prompts.key.sum() + prompts.value.sum()).detach()[None]
+    )
 
 
 def test_positions_count_slots_and_not_tokens(device):
     """A blank <pad> takes a position like any other slot; padding has the padding position."""
     model, seen = builders.sga_model(blank=builders.PAD).to(device), []
-    tokens = torch.tensor([[5, builders.PAD, builders.PAD, 6], [builders.PAD, 7, 5, 5]], device=device)
+    tokens = torch.tensor(
+        [[5, builders.PAD, builders.PAD, 6], [builders.PAD, 7, 5, 5]], device=device
+    )
     guidance = model.encode(builders.pad(builders.source_rows([4, 3])).to(device))
     hook = lambda module, args, kwargs: seen.append(kwargs["positions"].tolist())  # noqa: E731
     model.masked_lm.sentence_encoder.register_forward_pre_hook(hook, with_kwargs=True)

@@ -19,7 +19,9 @@ def rows(count, width, device):
 def test_share_of_disturbed_slots(device):
     """Up to the ratio: each sentence draws its own share from U(0, ratio)."""
     tokens, lengths = rows(400, 1000, device)
-    shares = (corrupt_slots(tokens, lengths, 0.2, {"blank": 1.0}, ALPHABET) != tokens).double().mean(1)
+    shares = (
+        (corrupt_slots(tokens, lengths, 0.2, {"blank": 1.0}, ALPHABET) != tokens).double().mean(1)
+    )
     assert float(shares.max()) <= 0.2 + 0.05
     assert abs(float(shares.mean()) - 0.1) < 0.012
     assert abs(float(shares.std()) - 0.2 / 12**0.5) < 0.012
@@ -53,14 +55,20 @@ def test_each_kind_writes_what_it_says_and_padding_is_never_touched(kind, device
     elif kind == "random":
         pieces = set(written.tolist())
         assert pieces <= set(range(FIRST, END)) and len(pieces) > 0.7 * (END - FIRST)
-        few = corrupt_slots(*rows(100, 100, device), 1.0, {"random": 1.0}, SlotAlphabet(BLANK, 10, 14))
+        few = corrupt_slots(
+            *rows(100, 100, device), 1.0, {"random": 1.0}, SlotAlphabet(BLANK, 10, 14)
+        )
         assert set(few[few < 100].tolist()) == {10, 11, 12, 13}
     else:
-        assert torch.equal((written - 1000) // width, owner[changed]), "a token of another sentence, or padding"
+        assert torch.equal((written - 1000) // width, owner[changed]), (
+            "a token of another sentence, or padding"
+        )
         source = (written - 1000) % width
         assert bool((source < lengths[owner[changed]]).all())
         distances = set((source - slot[changed]).tolist())
-        assert distances == {-1} if kind == "repeat" else len(distances) > 10, "repetition copies the slot to the left"
+        assert distances == {-1} if kind == "repeat" else len(distances) > 10, (
+            "repetition copies the slot to the left"
+        )
 
 
 def test_mix_gives_the_shares_asked_for_and_the_seed_decides(device):
@@ -72,7 +80,9 @@ def test_mix_gives_the_shares_asked_for_and_the_seed_decides(device):
     assert not torch.equal(noisy, other)
     written = noisy[noisy != tokens]
     shares = [written == BLANK, (written >= FIRST) & (written < END), written >= 100]
-    assert [float(part.double().mean()) for part in shares] == pytest.approx([0.4, 0.3, 0.3], abs=0.02)
+    assert [float(part.double().mean()) for part in shares] == pytest.approx(
+        [0.4, 0.3, 0.3], abs=0.02
+    )
 
 
 def test_parse_noise_mix_normalises():
@@ -80,7 +90,9 @@ def test_parse_noise_mix_normalises():
     assert parse_noise_mix(" repeat=3 , blank=1") == pytest.approx({"repeat": 0.75, "blank": 0.25})
 
 
-@pytest.mark.parametrize("text", ["deletion=1", "blank", "blank=x", "blank=-1,random=1", "blank=0", "", "blank=inf"])
+@pytest.mark.parametrize(
+    "text", ["deletion=1", "blank", "blank=x", "blank=-1,random=1", "blank=0", "", "blank=inf"]
+)
 def test_parse_noise_mix_refuses_and_names_the_text(text):
     with pytest.raises(ValueError, match="--denoise-noise-mix") as error:
         parse_noise_mix(text)

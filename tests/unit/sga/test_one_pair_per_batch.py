@@ -14,7 +14,10 @@ def pairs(name):
     seed = 10 * (1 + list(COUNTS).index(name))
     sides = []
     for offset in (0, 5):
-        rows = [torch.tensor([*row, builders.EOS]) for row in builders.sentences(COUNTS[name], seed + offset)]
+        rows = [
+            torch.tensor([*row, builders.EOS])
+            for row in builders.sentences(COUNTS[name], seed + offset)
+        ]
         sides.append((rows, [len(row) for row in rows], builders.dictionary()))
     return LanguagePairDataset(*sides[0], *sides[1], left_pad_source=False)
 
@@ -46,5 +49,9 @@ def test_what_is_too_long_on_either_side_is_left_out(data):
     limit = (6, 7)
     kept = set(data.filter_indices_by_size(data.ordered_indices(), limit)[0])
     sizes = [(len(data[index]["source"]), len(data[index]["target"])) for index in range(len(data))]
-    assert kept == {index for index, (source, target) in enumerate(sizes) if source <= limit[0] and target <= limit[1]}
+    assert kept == {
+        index
+        for index, (source, target) in enumerate(sizes)
+        if source <= limit[0] and target <= limit[1]
+    }
     assert 0 < len(kept) < 15

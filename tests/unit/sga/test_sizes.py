@@ -35,7 +35,11 @@ def empty_files(monkeypatch):
     ("sga_xlmr_base", {"prompt_scale": True}, 8_259_075),
     ("sga_xlmr_large", {}, 20_973_568),
     ("sga_xlmr_large", {"no_denoising": True}, 14_682_112),
-    ("sga_xlmr_base", {"alignment": "mask_predict"}, 8_259_072 + 768 * 256 + 256),  # 512 positions, two slots each
+    (
+        "sga_xlmr_base",
+        {"alignment": "mask_predict"},
+        8_259_072 + 768 * 256 + 256,
+    ),  # 512 positions, two slots each
 )
 @pytest.mark.usefixtures("empty_files")
 def test_architectures_have_the_sizes_of_the_paper(arch, options, trained):
@@ -44,9 +48,17 @@ def test_architectures_have_the_sizes_of_the_paper(arch, options, trained):
     model = builders.built_both_ways(arch, "sga_translation", task, "meta", **options)
     sizes = model.masked_lm.sizes
     if arch in XLMR:
-        assert (sizes.layers, sizes.embed_dim, sizes.ffn_dim, sizes.heads, sizes.max_positions) == (*XLMR[arch], 512)
-    assert sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad) == trained
+        assert (sizes.layers, sizes.embed_dim, sizes.ffn_dim, sizes.heads, sizes.max_positions) == (
+            *XLMR[arch],
+            512,
+        )
+    assert (
+        sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+        == trained
+    )
     assert sum(tensor.numel() for tensor in model.state_dict().values()) == trained
     assert model.has_denoiser is not bool(options.get("no_denoising"))
-    longest = (512, 257) if "alignment" in options else (sizes.max_positions // 2, sizes.max_positions)
+    longest = (
+        (512, 257) if "alignment" in options else (sizes.max_positions // 2, sizes.max_positions)
+    )
     assert model.max_positions() == longest

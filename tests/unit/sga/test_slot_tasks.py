@@ -22,5 +22,7 @@ def test_models_and_tasks_that_fill_slots_need_each_other(tmp_path):
         with pytest.raises(ValueError, match="needs --task sga_translation .*TranslationTask"):
             build(tmp_path, from_checkpoint, "--task", "translation", "--arch", arch)
     sga_task = ("--task", "sga_translation", "--criterion", "sga_ctc")
-    with pytest.raises(ValueError, match="--task sga_translation .*TransformerModel.*--task translation"):
+    with pytest.raises(
+        ValueError, match="--task sga_translation .*TransformerModel.*--task translation"
+    ):
         build(tmp_path, True, *sga_task, "--arch", "transformer_tiny")

@@ -21,9 +21,16 @@ def _generator(task, models=(), **options):
 
 def test_batches_have_xlmrs_input_format(folder):
     task = builders.read_task(folder)
-    assert task.source_dictionary.symbols == task.target_dictionary.symbols == builders.dictionary().symbols
+    assert (
+        task.source_dictionary.symbols
+        == task.target_dictionary.symbols
+        == builders.dictionary().symbols
+    )
     task.load_dataset("train")
-    dataset, expected = task.dataset("train"), {"de": builders.sentences(12, 1), "en": builders.sentences(12, 101)}
+    dataset, expected = (
+        task.dataset("train"),
+        {"de": builders.sentences(12, 1), "en": builders.sentences(12, 101)},
+    )
     batch = dataset.collater([dataset[index] for index in range(12)])
     assert sorted(batch["id"].tolist()) == list(range(12))
     sources, lengths = batch["net_input"]["src_tokens"], batch["net_input"]["src_lengths"].tolist()
@@ -32,15 +39,21 @@ def test_batches_have_xlmrs_input_format(folder):
         target = [*expected["en"][index], builders.EOS]
         assert lengths[row] == len(source)
         assert sources[row].tolist() == source + [builders.PAD] * (sources.size(1) - len(source))
-        assert batch["target"][row].tolist() == target + [builders.PAD] * (batch["target"].size(1) - len(target))
-        assert tuple(dataset.size(index)) == tuple(dataset.sizes[index]) == (len(source), len(target))
+        assert batch["target"][row].tolist() == target + [builders.PAD] * (
+            batch["target"].size(1) - len(target)
+        )
+        assert (
+            tuple(dataset.size(index)) == tuple(dataset.sizes[index]) == (len(source), len(target))
+        )
         assert dataset.num_tokens(index) == max(len(source), len(target))
     on_host = batch["host_src_lengths"], batch["host_tgt_lengths"]
     assert [array.tolist() for array in on_host] == [
         lengths,
         [len(expected["en"][index]) for index in batch["id"].tolist()],
     ]
-    kept, dropped = dataset.filter_indices_by_size(dataset.ordered_indices(), (max(lengths) - 1, 1000))
+    kept, dropped = dataset.filter_indices_by_size(
+        dataset.ordered_indices(), (max(lengths) - 1, 1000)
+    )
     assert len(dropped) >= 1 and len(kept) + len(dropped) == 12
 
 
@@ -52,7 +65,9 @@ def test_truncated_sources_fit_with_the_symbol_that_is_prepended(folder):
     lengths = [len(dataset[index]["source"]) for index in range(12)]
     sizes = [int(dataset.size(index)[0]) for index in range(12)]
     assert max(lengths) == max(sizes) == 6 == task.cfg.max_source_positions
-    assert all(0 <= size - length <= 1 for size, length in zip(sizes, lengths))  # fairseq counts a stripped </s> again
+    assert all(
+        0 <= size - length <= 1 for size, length in zip(sizes, lengths)
+    )  # fairseq counts a stripped </s> again
     assert all(int(dataset[index]["source"][-1]) == builders.EOS for index in range(12))
 
 
@@ -69,8 +84,18 @@ def test_wrong_decoding_options_are_named():
     for alignment, cfg, options, message in (
         (None, {}, {"iter_decode_max_iter": -1}, "--iter-decode-max-iter.*-1"),
         (None, {}, {"lenpen": 0.6}, "--lenpen 0.6 has no meaning.*valid: 1; --rerank-at and"),
-        (None, {"iter_decode_ctc_candidates": 7}, {}, "--iter-decode-ctc-candidates 7: .* of at least 1; got 0"),
-        (None, {"iter_decode_ctc_bonus": 0.5}, {}, "--iter-decode-ctc-bonus 0.5: .* of at least 1; got 0"),
+        (
+            None,
+            {"iter_decode_ctc_candidates": 7},
+            {},
+            "--iter-decode-ctc-candidates 7: .* of at least 1; got 0",
+        ),
+        (
+            None,
+            {"iter_decode_ctc_bonus": 0.5},
+            {},
+            "--iter-decode-ctc-bonus 0.5: .* of at least 1; got 0",
+        ),
         (
             None,
             {"iter_decode_ctc_bonus": float("inf"), **beam},
@@ -83,25 +108,54 @@ def test_wrong_decoding_options_are_named():
             {},
             "--iter-decode-blank-penalty must be a finite number of nats; got nan",
         ),
-        (None, {"rerank_at_weight": 0.5, **beam}, {}, "--rerank-at-weight 0.5: .* without --rerank-at"),
+        (
+            None,
+            {"rerank_at_weight": 0.5, **beam},
+            {},
+            "--rerank-at-weight 0.5: .* without --rerank-at",
+        ),
         (None, {"rerank_at": "nowhere.pt"}, {}, "--iter-decode-ctc-beam of at least 2; got 0"),
         (None, {"rerank_at": "nowhere.pt", **beam}, {"lenpen": 0.6}, "nowhere.pt: no such file"),
-        ("mask_predict", {"rerank_at": "at.pt"}, {}, "--rerank-at at.pt: .* --alignment mask_predict and has none"),
+        (
+            "mask_predict",
+            {"rerank_at": "at.pt"},
+            {},
+            "--rerank-at at.pt: .* --alignment mask_predict and has none",
+        ),
         ("mask_predict", beam, {}, "--iter-decode-ctc-beam 2: .* mask_predict; valid: 0"),
         ("dag", beam, {}, "--iter-decode-ctc-beam 2: .* dag; valid: 0"),
-        ("dag", {"dag_decoding": "beam"}, {}, "--dag-decoding beam: valid: lookahead, greedy, viterbi"),
+        (
+            "dag",
+            {"dag_decoding": "beam"},
+            {},
+            "--dag-decoding beam: valid: lookahead, greedy, viterbi",
+        ),
         ("dag", {}, {"lenpen": 2.0}, "--lenpen 2.0: .* viterbi alone; valid: 1"),
         ("dag", {"length_beam": 2}, {}, "--length-beam 2: this model has --alignment dag"),
-        ("ctc", {"dag_decoding": "greedy"}, {}, "--dag-decoding greedy: .* not trained with --alignment dag"),
-        ("ctc", {}, {"retain_dropout": True}, "--retain-dropout: SGAModel has no dropout that could be kept"),
+        (
+            "ctc",
+            {"dag_decoding": "greedy"},
+            {},
+            "--dag-decoding greedy: .* not trained with --alignment dag",
+        ),
+        (
+            "ctc",
+            {},
+            {"retain_dropout": True},
+            "--retain-dropout: SGAModel has no dropout that could be kept",
+        ),
     ):
         models = [builders.sga_model(alignment=alignment)] if alignment else []
         with pytest.raises(ValueError, match=message):
             _generator(builders.task(**cfg), models, **options)
     for no_denoising, passes in ((True, 10), (False, 0)):
         graph = builders.sga_model(alignment="dag", no_denoising=no_denoising)
-        with pytest.raises(ValueError, match="--iter-decode-blank-penalty 1.0: .* dag, without a denoising pass"):
-            _generator(builders.task(iter_decode_blank_penalty=1.0), [graph], iter_decode_max_iter=passes)
+        with pytest.raises(
+            ValueError, match="--iter-decode-blank-penalty 1.0: .* dag, without a denoising pass"
+        ):
+            _generator(
+                builders.task(iter_decode_blank_penalty=1.0), [graph], iter_decode_max_iter=passes
+            )
 
 
 def test_two_dictionaries_are_refused(tmp_path):
