@@ -103,16 +103,17 @@ def test_noise_is_in_slots_only_and_of_the_kinds_asked_for(model, monkeypatch, d
         build_criterion(**options)(model, sample)
         return inputs.pop()
 
+    def draw(**options):
+        return torch.stack([denoiser_input(**options) for _ in range(40)])
+
     clean = denoiser_input()
     model.train()
-    pieces, blanked = set(), []
-    for _ in range(40):
-        noisy = denoiser_input(denoise_noise=1.0, denoise_noise_mix="random=1")
-        assert torch.equal(noisy[~inside], clean[~inside])
-        pieces |= set(noisy[(noisy != clean) & inside].tolist())
-        blanked.append(denoiser_input(denoise_noise=0.5, denoise_noise_mix="blank=1"))
-    assert pieces == set(range(builders.FIRST_PIECE, builders.MASK)), "every piece, no symbol"
-    blanked = torch.stack(blanked)
+    noisy = draw(denoise_noise=1.0, denoise_noise_mix="random=1")
+    changed = noisy != clean
+    assert not bool((changed & ~inside).any())
+    pieces = set(range(builders.FIRST_PIECE, builders.MASK))
+    assert set(noisy[changed].tolist()) == pieces, "every piece and no special symbol"
+    blanked = draw(denoise_noise=0.5, denoise_noise_mix="blank=1")
     changed = blanked != clean
     assert bool((blanked[changed] == model.blank).all())
     assert 0 < float(changed.sum()) / (40 * int((clean != model.blank).sum())) < 0.4

@@ -91,7 +91,7 @@ def test_a_run_is_resumed_with_the_same_pairs_by_either_task(folder):
 
 
 def test_bleu_is_logged_for_each_pair_with_the_mean_over_pairs(folder):
-    """All processes log the same keys, also for a dummy batch: fairseq sums by key."""
+    """Processes log the same keys, also for a dummy batch: fairseq sums by key."""
     task, good, fair = set_up(folder, eval_bleu=True), making.REFERENCE, "a b c d x y"
 
     def validate(pair, *hypotheses):

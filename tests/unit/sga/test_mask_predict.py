@@ -38,7 +38,7 @@ def test_rows_have_their_own_lengths_and_padding_is_never_masked(draw, fewest, d
 
 
 def test_lowest_scores_by_hand(device):
-    """Of equal scores the first are chosen; padding never is."""
+    """The first of equal scores are chosen, and padding never is."""
     scores = torch.tensor([[-1, -3, -2, -9], [-1, -1, -1, -1], [-5, 0, 0, 0]], device=device)
     counts, lengths = torch.tensor([[2, 2, 0], [3, 4, 1]], device=device)
     places = mask_predict.lowest_scores(scores.float(), counts, lengths)

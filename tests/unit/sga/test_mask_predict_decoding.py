@@ -3,10 +3,7 @@
 from argparse import Namespace
 
 import pytest
-import torch
 
-from fairseq_plugins.ops.masks import Places
-from fairseq_plugins.sga import free
 from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
 from fairseq_plugins.sga.mask_predict import MaskPredictOptions, SGAMaskPredictGenerator
 from tests import builders
@@ -51,23 +48,6 @@ def test_a_sentence_decodes_the_same_alone_and_in_any_batch(options, fill_blanks
         assert len(steps) >= 3, "sentences should stop after different passes"
 
 
-def test_only_masked_places_are_projected(device, monkeypatch):
-    """At XLM-R's vocabulary the projection costs as much as the layers."""
-    model, sizes, original = build_model(device), [], free.linear_best_path
-
-    def linear_best_path(hidden, *args):
-        sizes.append(hidden[..., 0].numel())
-        return original(hidden, *args)
-
-    monkeypatch.setattr(free, "linear_best_path", linear_best_path)
-    tokens = torch.full((2, 5), builders.MASK, device=device)
-    masked = torch.tensor([[1, 0, 1, 0, 0], [0, 0, 0, 1, 0]], device=device).bool()
-    guidance = model.encode(builders.pad(builders.source_rows([5, 3])).to(device))
-    lengths = torch.tensor([5, 4], device=device)
-    best, scores = model.fill_masks(tokens, Places.where(masked), guidance, lengths)
-    assert sizes == [3] and best.shape == scores.shape == (3,)
-
-
 def test_history_starts_with_the_tokens_of_mask_predict(device):
     """These tokens are not collapsed; without a denoiser they are the output."""
     model = build_model(device)
@@ -99,14 +79,3 @@ def test_the_task_builds_the_generator_that_fits_the_model():
     for models in ([builders.sga_model()], []):
         assert type(build_generator(*models)) is SGAGenerator
         assert type(build_generator(*models, mask_predict_iterations=0)) is SGAGenerator
-
-
-@pytest.mark.cases(
-    "alignment options message",
-    ("mask_predict", {"mask_predict_iterations": 0}, "at least 1 .* got 0"),
-    ("mask_predict", {"length_beam": 21}, r"--length-beam must lie in \[1, 20\].*got 21"),
-    ("ctc", {"length_beam": 1}, "--length-beam 1: .*--alignment ctc"),
-)
-def test_wrong_options_are_named(alignment, options, message):
-    with pytest.raises(ValueError, match=message):
-        build_generator(builders.sga_model(alignment=alignment), **options)

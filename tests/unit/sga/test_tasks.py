@@ -99,6 +99,9 @@ INF, NAN = float("inf"), float("nan")
     ("dag", {"dag_decoding": "beam"}, {}, "--dag-decoding beam: valid: lookahead, "),
     ("dag", {}, {"lenpen": 2.0}, "--lenpen 2.0: .* viterbi alone; valid: 1"),
     ("dag", {"length_beam": 2}, {}, "--length-beam 2: .*--alignment dag"),
+    ("ctc", {"length_beam": 1}, {}, "--length-beam 1: .*--alignment ctc"),
+    ("mask_predict", {"length_beam": 21}, {}, r"--length-beam must lie in \[1, 20\].*got 21"),
+    ("mask_predict", {"mask_predict_iterations": 0}, {}, "at least 1 .* got 0"),
     ("ctc", {"dag_decoding": "greedy"}, {}, "--dag-decoding greedy: .*--alignment dag"),
     ("ctc", {}, {"retain_dropout": True}, "--retain-dropout: SGAModel "),
 )

@@ -1,4 +1,4 @@
-"""Test sga_dag: targets that do not fit, and the glancing schedule; test_graph_losses has losses."""
+"""Test sga_dag: targets that do not fit, and the glancing schedule."""
 
 import pytest
 import torch

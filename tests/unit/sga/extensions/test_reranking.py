@@ -125,9 +125,9 @@ def test_models_and_sources_that_do_not_fit_are_refused():
     dictionary, short = builders.dictionary(), build_reranker(models=[at_model(positions=5)])
     with pytest.raises(ValueError, match="--rerank-at nowhere.pt: no such file"):
         ATReranker.read(RerankOptions("nowhere.pt"), dictionary)
+    sga = [builders.sga_model()], builders.task(), dictionary, RerankOptions("sga.pt")
     with pytest.raises(ValueError, match="SGAModel"):
-        models = [builders.sga_model()]
-        ATReranker(models, builders.task(), dictionary, RerankOptions("sga.pt"))
+        ATReranker(*sga)
     with pytest.raises(ValueError, match="a source of 8 tokens"):
         short.rescore(builders.pad(SOURCES[1:2]), make_hypotheses()[2:])
 
