@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_plugins.ops.csls import Csls
-from fairseq_plugins.ops.neighbours import unit_rows
+from fairseq_plugins.ops.neighbours import Workspace, unit_rows
 from tests.reference import lexicon_loops as loops
 
 
@@ -52,6 +52,13 @@ def test_large_sides_with_many_chunks_equal_one_product():
     ranks = torch.arange(700).sort().values // 100, torch.zeros(530, dtype=torch.int64)
     partners = scores.topk(8, 1).indices.gather(1, ranks[0][:, None])[:, 0]
     assert torch.equal(Csls(x, y, 10, 300).partners(ranks)[0], partners)
+
+
+def test_a_workspace_serves_sides_of_different_sizes():
+    (x, y), workspace = draw_sides(), Workspace()
+    for first in (x, x[:7]):
+        csls = Csls(first, y, 3, workspace=workspace)
+        assert torch.equal(csls.partners()[0], Csls(first, y, 3).partners()[0])
 
 
 def test_certainty_counts_mutual_partners_and_means_margins_and_cosines():

@@ -85,11 +85,14 @@ def test_losses_are_weighed_smoothed_and_summed(model):
     assert loss.item() == pytest.approx(sum(float(smooth[name]) for name in LOSSES))
 
 
-def test_without_a_denoiser_every_target_can_be_aligned(device):
+def test_without_a_denoiser_every_target_can_be_aligned(device, caplog):
+    """Options of the denoiser have no effect, of which a warning tells."""
     options = {"alignment": "mask_predict", "no_denoising": True, "ctc_upsample": 1}
     model = builders.sga_model(**options).double().to(device)
     target = torch.tensor([9, 9, 9, builders.EOS])  # CTC would need five slots
-    loss, _, log = run_criterion(model, builders.batch(builders.source_rows([4]), [target]))
+    sample = builders.batch(builders.source_rows([4]), [target])
+    loss, _, log = run_criterion(model, sample, denoise_unroll=2)
+    assert "--denoise-unroll 2 has no effect" in caplog.text
     assert "denoising_loss" not in log and log["unalignable"] == 0
     assert loss.item() == pytest.approx(float(log["alignment_loss"] + log["length_loss"]))
 
