@@ -37,10 +37,10 @@ def test_a_veco_of_that_time_has_padding_in_row_1(tmp_path, changes, write_entri
     folder = veco_builders.write_folder(tmp_path / "2020", **changes)
     if write_entries:
         write_entries(folder)
-    for read in (read_encoder, read_masked_lm, read_veco_folder):
+    for reader in (read_encoder, read_masked_lm, read_veco_folder):
         caplog.clear()
-        actual = read(folder).tensors
-        masked_lms.assert_same(actual, read(current).tensors)
+        actual = reader(folder).tensors
+        masked_lms.assert_same(actual, reader(current).tensors)
         tables = [
             table for name, table in actual.items() if name.endswith("embed_positions.weight")
         ]
@@ -59,6 +59,6 @@ def test_padding_in_another_row_is_refused(tmp_path, padding, first, message):
     state = masked_lms.huggingface_state(masked_lms.masked_lm_tensors())
     folder = masked_lms.write_huggingface(tmp_path / "xlmr", state, pad_token_id=padding)
     write_tokenizer(folder, first)
-    for read in (read_encoder, read_masked_lm):
+    for reader in (read_encoder, read_masked_lm):
         with pytest.raises(CheckpointError, match=message):
-            read(folder)
+            reader(folder)

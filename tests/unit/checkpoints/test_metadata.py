@@ -119,9 +119,9 @@ def test_code_and_addresses_in_options_are_refused(tmp_path, name, value):
     cfgs = ({"model": options}, {"model": {"encoder": vars(options)}})
     for content in (legacy, *(checkpoint(cfg=cfg) for cfg in cfgs)):
         torch.save(content, path, _use_new_zipfile_serialization=content is not legacy)
-        for read in (read_checkpoint, *stock):
+        for reader in (read_checkpoint, *stock):
             with pytest.raises(CheckpointError, match=rf"model\.pt.*option (args|cfg)\..*{name}"):
-                read(path)
+                reader(path)
 
 
 def test_options_that_runs_store_are_accepted(tmp_path):

@@ -23,16 +23,16 @@ READERS = [read_checkpoint, stock_reading.load]
 
 
 @pytest.mark.cases(
-    "value module stored",
+    "value module old_module",
     (np.float64(0.5), NUMPY, b"numpy.core.multiarray"),
     (np.float64(0.5), NUMPY, NUMPY),
     (meters.AverageMeter(), b"cfairseq.logging.meters\n", b"cfairseq.meters\n"),
 )
-def test_old_and_new_names_of_modules_are_read(tmp_path, value, module, stored):
+def test_old_and_new_names_of_modules_are_read(tmp_path, value, module, old_module):
     file = tmp_path / "model.pt"
     torch.save({"value": value}, file, _use_new_zipfile_serialization=False)
     assert file.read_bytes().count(module) == 1
-    file.write_bytes(file.read_bytes().replace(module, stored))
+    file.write_bytes(file.read_bytes().replace(module, old_module))
     actual = read_checkpoint(file)["value"]
     assert type(actual) is type(value)
     assert module != NUMPY or actual == 0.5
@@ -154,13 +154,13 @@ def test_the_allow_list_has_no_other_entries():
         assert entry.__name__ == name.rsplit(".", 1)[-1]
 
 
-@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_files_are_refused(tmp_path, kind, read):
+def test_hostile_files_are_refused(tmp_path, kind, reader):
     write, message = HOSTILE[kind]
     write(tmp_path / "model.pt")
     with pytest.raises(ValueError, match=rf"model\.pt.*{message}"):
-        read(tmp_path / "model.pt")
+        reader(tmp_path / "model.pt")
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -193,8 +193,8 @@ def test_the_content_of_training_checkpoints_is_read(tmp_path, zipped):
     assert actual["meters"]["loss"].avg == 3.0
 
 
-@pytest.mark.parametrize("read", READERS)
-def test_every_flipped_bit_of_a_tensor_is_detected(tmp_path, read):
+@pytest.mark.parametrize("reader", READERS)
+def test_every_flipped_bit_of_a_tensor_is_detected(tmp_path, reader):
     file, draw = tmp_path / "model.pt", random.Random(3)
     values = torch.arange(300.0)
     torch.save({"model": {"w": values, "v": torch.ones(70)}}, file)
@@ -205,7 +205,7 @@ def test_every_flipped_bit_of_a_tensor_is_detected(tmp_path, read):
         damaged[begin + draw.randrange(1200)] ^= 1 << draw.randrange(8)
         file.write_bytes(bytes(damaged))
         with pytest.raises(ValueError, match=r"model\.pt.*checksum of record model/data/0"):
-            read(file)
+            reader(file)
 
 
 def test_a_file_without_checksums_is_read_with_a_note(tmp_path, caplog):

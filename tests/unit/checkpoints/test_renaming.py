@@ -58,5 +58,5 @@ def test_layers_of_a_stack_keep_their_numbers(layer):
     table = NameTable(renames=stack_renames(r"encoder\.", "side."))
     renamed = rename_tensors(tensors, table, "here", "an encoder").tensors
     attention = [f"side.layers.{layer}.self_attn.{name}_proj.bias" for name in "qkv"]
-    others = [f"side.layers.{layer}.fc1.weight", "side.layernorm_embedding.bias"]
-    assert list(renamed) == [*attention, *others]
+    feed_forward, norm = f"side.layers.{layer}.fc1.weight", "side.layernorm_embedding.bias"
+    assert list(renamed) == [*attention, feed_forward, norm]

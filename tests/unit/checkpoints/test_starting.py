@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairseq_plugins.checkpoints.starting import compare_order, compare_start, started_from
-from tests import nlu_builders
+from fairseq_plugins.checkpoints.starting import compare_order, started_from
 
 
 def run_options(**changes):
@@ -35,16 +34,3 @@ def test_languages_have_the_order_of_the_training(caplog):
             compare_order(languages, ("en", "de"), "x.pt", "--langs")
     compare_order(["de", "en"], None, "x.pt", "--langs")
     assert "x.pt" in caplog.text
-
-
-@pytest.mark.parametrize("as_namespace", [False, True])
-def test_languages_are_compared_with_the_start(tmp_path, as_namespace):
-    path = tmp_path / "start.pt"
-    options = run_options(finetune_from_model=str(path))
-    compare_start(["de", "en"], options, "--langs")
-    model = SimpleNamespace(state_dict=dict, options={})
-    task = {"_name": "translation_from_pretrained_bart", "langs": "en,de"}
-    nlu_builders.stock_checkpoint(path, model, task, as_namespace)
-    compare_start(["en", "de"], options, "--langs")
-    with pytest.raises(ValueError, match="start.pt .*en,de"):
-        compare_start(["de", "en"], options, "--langs")

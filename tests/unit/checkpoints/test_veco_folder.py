@@ -160,9 +160,9 @@ def test_tensors_that_are_not_tied_in_every_file_are_averaged_separately(tmp_pat
     files = [tmp_path / "0.pt", tmp_path / "1.pt"]
     states = [write_pretrained(file, seed) for seed, file in enumerate(files)]
     decoder, encoder = "decoder.layers.1.fc1.weight", "encoder.layers.1.fc1.weight"
-    moved = states[place][decoder] + 1
-    states[place][decoder] = moved
-    edit_checkpoint(files[place], lambda content: content["model"].update({decoder: moved}))
+    change = {decoder: states[place][decoder] + 1}
+    states[place].update(change)
+    edit_checkpoint(files[place], lambda content: content["model"].update(change))
     actual = average.average_checkpoints(files)["model"]
     for name in (decoder, encoder):
         expected = (states[0][name].double() + states[1][name].double()) / 2

@@ -42,13 +42,13 @@ def test_a_flipped_bit_is_refused(tmp_path):
     first = 8 + int.from_bytes(content[:8], "little")
     for place in torch.randint(first, len(content), (20,)).tolist():
         file.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        for read, path in (
+        for reader, path in (
             (read_masked_lm, tmp_path),
             (read_encoder, tmp_path),
             (read_checkpoint, file),
         ):
             with pytest.raises(CheckpointError, match=r"model\.safetensors: .*fingerprint"):
-                read(path)
+                reader(path)
     file.write_bytes(content)
     read_masked_lm(tmp_path)
     tensors = safetensors.torch.load_file(file)
