@@ -5,6 +5,7 @@ import argparse
 import fairseq
 import pytest
 import torch
+from fairseq import checkpoint_utils
 
 import fairseq_plugins
 from fairseq_plugins.checkpoints import CheckpointError, metadata, read_checkpoint
@@ -19,11 +20,11 @@ def checkpoint(**entries):
     return {"model": {"w": torch.ones(2)}, "cfg": cfg, "args": None, **entries}
 
 
-def refusal(path, content):
+def refusal(path, content, reader=read_checkpoint):
     """Return the message with which a checkpoint is refused."""
     torch.save(content, path)
     with pytest.raises(CheckpointError) as error:
-        read_checkpoint(path)
+        reader(str(path))
     return str(error.value)
 
 
@@ -38,9 +39,17 @@ def test_an_average_names_the_versions_that_wrote_it(tmp_path):
     assert all(str(value) in metadata.summary() for value in actual.values())
 
 
-def test_a_newer_format_is_refused_with_all_versions(tmp_path):
+@pytest.mark.parametrize(
+    "reader",
+    [
+        read_checkpoint,
+        checkpoint_utils.load_checkpoint_to_cpu,
+        checkpoint_utils.load_ema_from_checkpoint,
+    ],
+)
+def test_a_newer_format_is_refused_with_all_versions(tmp_path, reader):
     content = checkpoint(fairseq_plugins={**STAMP, "format": 2})
-    message = refusal(tmp_path / "model.pt", content)
+    message = refusal(tmp_path / "model.pt", content, reader)
     versions = ("9.8.7", "0.12.2", "2.6.0", fairseq_plugins.__version__)
     for part in ("model.pt", "format 2", *versions, "formats 1 to 1"):
         assert part in message

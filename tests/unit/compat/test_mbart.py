@@ -19,19 +19,14 @@ def mbart_task(folder, languages="en,de", more=""):
     return tasks.setup_task(options.parse_args_and_arch(options.get_training_parser(), words))
 
 
-def test_the_task_has_its_options(tmp_path):
+def test_the_task_loads_data_and_compares_languages(tmp_path, monkeypatch):
     builders.write_pair(tmp_path, "valid", "en", "de")
+    monkeypatch.setattr(tasks.translation.TranslationTask, "build_model", lambda *_, **__: "model")
     task = mbart_task(tmp_path)
     task.load_dataset("valid")
     assert len(task.dataset("valid")) and task.args is task.cfg
     task.args = "of a subclass"
     assert task.args == "of a subclass"
-
-
-def test_languages_are_those_of_the_checkpoint(tmp_path, monkeypatch):
-    builders.write_pair(tmp_path, "valid", "en", "de")
-    monkeypatch.setattr(tasks.translation.TranslationTask, "build_model", lambda *_, **__: "model")
-    task = mbart_task(tmp_path)
     assert task.build_model(None) == "model"
     state = task.state_dict()
     task.load_state_dict(state)

@@ -14,7 +14,7 @@ from tests.unit.compat.applying import apply_again
 
 TYPED = {"restore_file": "model.pt", **dict.fromkeys(own_runs.RESETS, True)}
 RESUMED = {"restore_file": "checkpoint_last.pt", **dict.fromkeys(own_runs.RESETS, False)}
-HISTORY = [{"num_updates": 5}, {"num_updates": 7, "lr_scheduler_state": {"best": 1.5}}]
+HISTORY = [{"num_updates": 5}, {"num_updates": 7, "lr_scheduler_state": {}}]
 
 
 class CountsHours(FairseqTask):
@@ -82,31 +82,30 @@ def configuration(tmp_path):
     return make
 
 
-@pytest.mark.cases("suffix updates", ("", 0), ("-shard0", 0), ("", 7))
+@pytest.mark.cases(
+    "suffix updates schedule",
+    ("", 0, {"best": 1.5}),
+    ("-shard0", 0, {"best": 1.5}),
+    ("", 7, {"best": 1.5}),
+    ("", 0, {}),  # an imported checkpoint; fairseq's schedulers refuse an empty state
+    ("", 0, None),
+)
 def test_a_restarted_run_resumes_from_its_newest_checkpoint(
-    calls, configuration, caplog, suffix, updates
+    calls, configuration, monkeypatch, caplog, suffix, updates, schedule
 ):
     """A checkpoint without an optimizer has its updates in its history."""
+    monkeypatch.setitem(HISTORY[-1], "lr_scheduler_state", schedule)
     cfg = configuration(f"checkpoint_last{suffix}.pt")
     trainer = Trainer(cfg, Continues, updates, suffix)
     with caplog.at_level(logging.INFO):
         checkpoint_utils.load_checkpoint(cfg, trainer, disable_iterator_cache=True)
     assert calls == [{**RESUMED, "disable_iterator_cache": True}]
     assert {name: cfg[name] for name in TYPED} == TYPED  # stored in the next checkpoints
-    assert (trainer.updates, trainer.schedule) == (7, [] if updates else [{"best": 1.5}])
+    assert trainer.updates == 7
+    assert trainer.schedule == ([schedule] if schedule and not updates else [])
     assert trainer._previous_training_time == 3600
     assert caplog.text.count("continuing") == 1 and "--restore-file model.pt" in caplog.text
     assert ("going on at update 7" in caplog.text) == (not updates)
-
-
-@pytest.mark.parametrize("schedule", [{}, None])
-def test_an_imported_history_has_no_schedule(calls, configuration, monkeypatch, schedule):
-    """fairseq's schedulers refuse an empty state; the updates count all the same."""
-    monkeypatch.setitem(HISTORY[-1], "lr_scheduler_state", schedule)
-    cfg = configuration()
-    trainer = Trainer(cfg, Continues)
-    checkpoint_utils.load_checkpoint(cfg, trainer)
-    assert (trainer.updates, trainer.schedule) == (7, [])
 
 
 NEWEST = "checkpoint_last.pt"
