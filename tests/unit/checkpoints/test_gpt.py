@@ -1,4 +1,4 @@
-"""Test reading causal language models: renames, vocabularies, refusals."""
+"""Test reading causal LMs: layouts, vocabularies, refusals (test_gpt_msp.py compares logits)."""
 
 import json
 
@@ -7,23 +7,9 @@ import torch
 
 from fairseq_plugins.checkpoints import CheckpointError
 from fairseq_plugins.checkpoints.gpt import read_causal_lm
-from fairseq_plugins.checkpoints.layouts import expected_shapes
 from tests import gpt_builders
 
 WIDTH, ROWS = gpt_builders.WIDTH, gpt_builders.ROWS
-
-
-def test_every_tensor_of_a_gpt2_is_accounted_for(tmp_path):
-    """Eleven layers, so that layer 1 and layer 10 could be mixed up."""
-    source = gpt_builders.tensors(11)
-    actual = read_causal_lm(gpt_builders.write(tmp_path, source))
-    assert set(actual.tensors) == set(expected_shapes(actual.layout))
-    assert torch.equal(
-        actual.tensors["layers.10.fc1.bias"], source["transformer.h.10.mlp.c_fc.bias"]
-    )
-    assert not actual.tensors["embed_positions.weight"][:2].any()
-    assert set(actual.report.loaded) | set(actual.report.dropped) == set(source)
-    assert all("mask" in actual.report.reasons[name] for name in actual.report.dropped)
 
 
 def test_a_gpt2_without_prefix_in_half_precision_has_its_layout(tmp_path):
@@ -42,6 +28,7 @@ def test_a_gpt2_without_prefix_in_half_precision_has_its_layout(tmp_path):
     )
     assert {**vars(actual.layout), **sizes, **wiring} == vars(actual.layout)
     assert actual.entries == () and actual.tensors["layers.0.fc1.bias"].dtype == torch.float32
+    assert sorted(actual.report.loaded + actual.report.dropped) == sorted(source)
 
 
 def write_stock(folder, **tensors):

@@ -206,12 +206,3 @@ def test_every_flipped_bit_of_a_tensor_is_detected(tmp_path, reader):
         file.write_bytes(bytes(damaged))
         with pytest.raises(ValueError, match=r"model\.pt.*checksum of record model/data/0"):
             reader(file)
-
-
-def test_a_file_without_checksums_is_read_with_a_note(tmp_path, caplog):
-    caplog.set_level("INFO", "fairseq_plugins")
-    for legacy in (False, True):
-        file = tmp_path / "model.pt"
-        torch.save({"x": torch.ones(3)}, file, _use_new_zipfile_serialization=not legacy)
-        assert torch.equal(read_checkpoint(file)["x"], torch.ones(3))
-        assert ("model.pt: has no checksums" in caplog.text) is legacy

@@ -9,7 +9,6 @@ from fairseq.data import Dictionary
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.checkpoints import CheckpointError
 from fairseq_plugins.checkpoints.encoders import read_encoder, write_dictionary
-from fairseq_plugins.checkpoints.fitting import explain_difference
 from fairseq_plugins.checkpoints.tokenizers import tokenizer_entries
 from fairseq_plugins.checkpoints.vocabulary import languages_of, read_dictionary
 from tests import nlu_builders
@@ -188,14 +187,6 @@ def test_languages_of_a_dictionary_are_recognised():
     assert languages_of(entries, languages=["en_XX"]) == ("de_DE", "en_XX", "eng_Latn")
     assert languages_of(entries, languages=["fr_XX"])[0] == "is"
     assert languages_of(codes, languages=["en_XX"]) == ("de_DE", "en_XX")
-
-
-# ---- Rows that do not fit. ----
-
-
-def test_a_difference_of_one_row_is_explained():
-    assert "<mask>" in explain_difference(1) and explain_difference(-1)
-    assert explain_difference(2) == explain_difference(-25) == ""
 
 
 def unigram(*added_tokens):

@@ -127,21 +127,3 @@ def test_a_row_that_ends_in_the_first_symbol_is_refused(tmp_path, impl):
     write(tmp_path / "text", [[5, 2], [], [5, 2, 0]], impl)
     with pytest.raises(ValueError, match=r"text\.bin: has the id 0 in row 3; no row ends in <s>"):
         load(tmp_path / "text")
-
-
-def test_files_are_checked_once_until_they_or_the_dictionary_change(tmp_path, monkeypatch):
-    calls, stock = [], data_files.check_files
-
-    def check_files(*arguments):
-        calls.append(arguments)
-        return stock(*arguments)
-
-    monkeypatch.setattr(data_files, "check_files", check_files)
-    write_random(tmp_path / "text")
-    for pieces in (builders.PIECES, builders.PIECES, builders.PIECES + 1):
-        load(tmp_path / "text", pieces)
-    with open(tmp_path / "text.idx", "r+b") as index:
-        index.truncate(1000)
-    with pytest.raises(ValueError, match=r"text\.idx"):
-        load(tmp_path / "text")
-    assert len(calls) == 3

@@ -1,13 +1,9 @@
-"""Test models and tasks of a checkpoint (test_filled_model.py has the models' pretrained files)."""
-
-from types import SimpleNamespace
+"""Test what checkpoints store: copies of matrices, and options that no class has any more."""
 
 import fairseq
 import pytest
 import torch
-from fairseq import models
 from fairseq.dataclass.utils import merge_with_parent
-from fairseq.models import MODEL_REGISTRY
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import nn
@@ -24,19 +20,6 @@ from fairseq_plugins.sga.criterion import SGACTCCriterion
 from fairseq_plugins.sga.variants import JoinedTranslationConfig
 from tests import builders
 from tests.gpt_builders import mbart
-
-
-@pytest.mark.parametrize("from_checkpoint", [False, True])
-def test_the_task_states_whether_a_checkpoint_will_fill_the_model(monkeypatch, from_checkpoint):
-    class Model:
-        @staticmethod
-        def build_model(cfg, task):
-            return task.from_checkpoint
-
-    monkeypatch.setitem(MODEL_REGISTRY, "transformer_lm", Model)
-    monkeypatch.setitem(models.ARCH_MODEL_REGISTRY, "transformer_lm", Model)
-    cfg = OmegaConf.create({"_name": "transformer_lm"})
-    assert models.build_model(cfg, SimpleNamespace(), from_checkpoint) is from_checkpoint
 
 
 @pytest.mark.skipif(fairseq.__version__ != "0.12.2", reason="only fairseq 0.12.2 has the fast path")
