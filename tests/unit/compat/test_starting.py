@@ -42,6 +42,7 @@ def cfg(tmp_path):
     ("restore_file", "", "", "--restore-file .*: a folder"),
     ("restore_file", "model.pt", "-shard0", "--restore-file .*model-shard0.pt: no such file"),
     ("finetune_from_model", "", "", "--finetune-from-model .*: a folder"),
+    (None, "run/checkpoint_last-shard1.pt", "-shard1", "--restore-file .*: a folder"),
     ("finetune_from_model", "model.pt", "", None),
     # Only the newest checkpoint of the run may be missing; a script may name it in any form.
     ("restore_file", "./run//checkpoint_last.pt", "", None),
@@ -54,6 +55,7 @@ def test_a_start_must_exist(monkeypatch, tmp_path, cfg, option, file, suffix, me
     trainer = Trainer(cfg, suffix)
     trainer.load_checkpoint = MethodType(StockTrainer.load_checkpoint, trainer)
     (tmp_path / "model.pt").touch()
+    (tmp_path / "run" / "checkpoint_last-shard1.pt").mkdir()
     path = f"{tmp_path}/{file}"
     if option:
         cfg.checkpoint[option] = path
