@@ -15,7 +15,7 @@ from data_prep.corpora import extract, iwslt14, ted, wmt14
 from data_prep.corpora.segments import resolve_entities
 from data_prep.files import sha256
 from data_prep.io import read_json
-from tests.unit.data_prep.files import refused, tree
+from tests.unit.data_prep.files import assert_refused, read_tree
 
 
 def tar(path, files, mode="w:gz", **special):
@@ -36,14 +36,14 @@ def test_only_wanted_members_come_out(tmp_path):
     for mode in ("w", "w:gz", "w:bz2", "w:xz"):
         path = tar(tmp_path / "a.tar", {"./in/x.tsv": b"x\n", "in/readme": b"r", "y.tsv": b"y\n"}, mode)
         assert extract.extract(path, tmp_path / mode, ["*.tsv"]) == {"in/x.tsv": 2, "y.tsv": 2}
-        assert tree(tmp_path / mode) == {"in/x.tsv": b"x\n", "y.tsv": b"y\n"}
+        assert read_tree(tmp_path / mode) == {"in/x.tsv": b"x\n", "y.tsv": b"y\n"}
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("in/x.en", "x\n")
     (tmp_path / "b.en.gz").write_bytes(gzip.compress(b"b\n"))
     tar(tmp_path / "c.tar", {"c.en.gz": gzip.compress(b"c\n")}, "w")
     for name in ("a.zip", "b.en.gz", "c.tar"):
         extract.extract(tmp_path / name, tmp_path / "out", ["*.en", "*.en.gz"])
-    assert tree(tmp_path / "out") == {"in/x.en": b"x\n", "b.en": b"b\n", "c.en": b"c\n"}
+    assert read_tree(tmp_path / "out") == {"in/x.en": b"x\n", "b.en": b"b\n", "c.en": b"c\n"}
 
 
 @pytest.mark.parametrize("name", ["../x.tsv", "in/../../x.tsv", "/x.tsv", "..\\x.tsv", "C:/x.tsv"])
@@ -56,16 +56,16 @@ def test_paths_out_of_the_folder_are_refused(tmp_path, name, kind):
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr(zipfile.ZipInfo(name), "x")
     words = ["refused, because its member ", "leads out of the output folder"]
-    refused(words, extract.extract, path, tmp_path / "out", ["nothing"])
+    assert_refused(words, extract.extract, path, tmp_path / "out", ["nothing"])
     assert not list(tmp_path.rglob("*.tsv"))
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
 def test_wanted_links_and_devices_are_refused_and_others_left_out(tmp_path, kind):
     path = tar(tmp_path / "a.tgz", {"x.tsv": b"x"}, **{"link.tsv": (kind, "../../secret")})
-    refused("member 'link.tsv' is a link or a device", extract.extract, path, tmp_path / "out", ["*.tsv"])
+    assert_refused("member 'link.tsv' is a link or a device", extract.extract, path, tmp_path / "out", ["*.tsv"])
     assert extract.extract(path, tmp_path / "other", ["x.tsv"]) == {"x.tsv": 1}
-    assert tree(tmp_path / "other") == {"x.tsv": b"x"}
+    assert read_tree(tmp_path / "other") == {"x.tsv": b"x"}
 
 
 def test_damaged_and_wrong_archives(tmp_path):
@@ -78,8 +78,8 @@ def test_damaged_and_wrong_archives(tmp_path):
         ("none", "*", "no such file"),
         ("a.tgz", "*.xml", "holds none of *.xml; is it the right archive"),
     ):
-        refused([f"{name}: ", message], extract.extract, tmp_path / name, tmp_path / "out", [members])
-    assert tree(tmp_path / "out") == {}
+        assert_refused([f"{name}: ", message], extract.extract, tmp_path / name, tmp_path / "out", [members])
+    assert read_tree(tmp_path / "out") == {}
 
 
 def script(repo_root, name, *arguments, path=None):
@@ -92,7 +92,7 @@ def script(repo_root, name, *arguments, path=None):
 
 
 def texts(folder):
-    return {name: content.decode().splitlines() for name, content in tree(folder).items()}
+    return {name: content.decode().splitlines() for name, content in read_tree(folder).items()}
 
 
 def table(rows):
@@ -113,7 +113,7 @@ def test_ted(ted_archive, repo_root, tmp_path):
     out = tmp_path / "out"
     line = ["--out", out, "--pairs", "de-en,en-zh_cn", "--archive", ted_archive, "--workers", "2"]
     assert "next: bash data_prep/preprocess.sh --per-pair" in script(repo_root, "ted", *line)
-    text, before = texts(out / "text"), tree(out / "text")
+    text, before = texts(out / "text"), read_tree(out / "text")
     assert text["de-en/train.en"] == [f"hello {i} 's" for i in (1, 2, 4, 5, 7, 8)] + ["c d"]
     assert (text["de-en/train.de"][-1], text["en-zh_cn/train.en"][-1]) == ("e", "a b")
     assert text["en-zh_cn/test.zh_cn"] == ["yi"]
@@ -123,12 +123,12 @@ def test_ted(ted_archive, repo_root, tmp_path):
     assert manifest["counts"]["de-en"]["train"] == 7
     assert manifest["options"]["archives"][0]["sha256"] == sha256(ted_archive)
     assert script(repo_root, "ted", *line).count("unchanged, skipped") == 3
-    assert tree(out / "text") == before
+    assert read_tree(out / "text") == before
     raw = ["--raw", f"{out}/raw", "--output", f"{tmp_path}/other", "--pairs"]
-    refused(["--pairs: fr is no language of ", "; valid: en, de, zh-cn"], ted.main, [*raw, "fr-en"])
+    assert_refused(["--pairs: fr is no language of ", "; valid: en, de, zh-cn"], ted.main, [*raw, "fr-en"])
     (out / "raw/all_talks_dev.tsv").unlink()
-    refused("no file all_talks_dev.tsv (the table of valid); is its archive among", ted.main, [*raw, "de-en"])
-    assert not [name for name in tree(tmp_path / "other") if "train" in name]
+    assert_refused("no file all_talks_dev.tsv (the table of valid); is its archive among", ted.main, [*raw, "de-en"])
+    assert not [name for name in read_tree(tmp_path / "other") if "train" in name]
 
 
 SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
@@ -162,11 +162,11 @@ def test_iwslt14(repo_root, tmp_path):
     raw = ["--raw", f"{out}/raw", "--output", f"{tmp_path}/none", "--pairs", "en-de"]
     (path,) = (out / "raw").rglob("IWSLT14.TED.tst2010.de-en.en.xml")
     path.write_bytes(b'<seg id="1"> a </seg>\n<seg id="3"> b </seg>\n')
-    refused("segment 2 has id 2, but 3 in", iwslt14.main, raw)
+    assert_refused("segment 2 has id 2, but 3 in", iwslt14.main, raw)
     (train,) = (out / "raw").rglob("train.tags.de-en.de")
     train.write_bytes(train.read_bytes() + b"one more\n")
-    refused(["unequal line counts: ", "train.tags.de-en.de has 50", " has 49"], iwslt14.main, raw)
-    assert tree(tmp_path / "none") == {}
+    assert_refused(["unequal line counts: ", "train.tags.de-en.de has 50", " has 49"], iwslt14.main, raw)
+    assert read_tree(tmp_path / "none") == {}
 
 
 def wmt_archives(tmp_path, lang, code):
@@ -204,7 +204,7 @@ def test_wmt14(repo_root, tmp_path, lang, count, valid):
     assert (len(text[f"train.{lang}"]), len(text["train.en"]), text[f"valid.{lang}"]) == (count, count, valid)
     assert (text["test.en"], text[f"test.{lang}"]) == (["src en"], [f"ref {lang}"])
     line = ["--raw", f"{tmp_path}/out/raw", "--output", f"{tmp_path}/x", "--pairs"]
-    refused("--pairs en-cs: valid: en-de, de-en, en-fr, fr-en", wmt14.main, [*line, "en-cs"])
+    assert_refused("--pairs en-cs: valid: en-de, de-en, en-fr, fr-en", wmt14.main, [*line, "en-cs"])
 
 
 def test_ml50(repo_root, tmp_path):
@@ -287,11 +287,11 @@ def test_files_of_generation_tasks_in_their_layouts(tmp_path, layout):
     assert set(TRUE_LAYOUTS) == set(corpora.LAYOUTS)
     line = f"--layout {layout} --folder {tmp_path}/raw --output-dir {tmp_path}/out {more}".split()
     for name, content in ((name.format(split), content) for split in splits for name, content in files.items()):
-        refused(["--folder", f"no {name}"], corpora.main, line)
+        assert_refused(["--folder", f"no {name}"], corpora.main, line)
         (tmp_path / "raw" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "raw" / name).write_text(content, encoding="utf-8")
     corpora.main(line)
-    found = {name: text.decode().strip() for name, text in tree(tmp_path / "out").items() if name != "corpora.json"}
+    found = {name: text.decode().strip() for name, text in read_tree(tmp_path / "out").items() if name != "corpora.json"}
     sides = {"source": source, "target": target}
     assert found == {f"{split}.{side}": sides[side] for split in ("train", "valid", "test") for side in sides}
 
@@ -306,7 +306,7 @@ def ncls(folder, direction, text):
 
 def test_each_direction_of_ncls_has_files_of_its_own(tmp_path):
     line = [*ncls(tmp_path, "EN2ZH", NCLS).split(), "--from", "zh"]
-    refused("no ZH2ENSUM/ZH2ENSUM_test.txt", corpora.main, line)
+    assert_refused("no ZH2ENSUM/ZH2ENSUM_test.txt", corpora.main, line)
     articles = tmp_path / "PART_I.txt"
     articles.write_text(LCSTS, encoding="utf-8")
     whole = ZH2EN.replace("<en-summary>", "<Article>\n正文\n</Article>\n<EN-REF1>")
@@ -321,9 +321,9 @@ def test_each_direction_of_ncls_has_files_of_its_own(tmp_path):
         assert texts(tmp_path / "out")["test.target"] == ["summary"]
         options = read_json(tmp_path / "out" / "corpora.json")["options"]
         assert (options["source"], options["target"]) == ("zh", "en")
-    refused(["line 8", "--articles PART_I.txt"], corpora.main, line)
+    assert_refused(["line 8", "--articles PART_I.txt"], corpora.main, line)
     articles.write_text("<doc id=7>\n</doc>\n", encoding="utf-8")
-    refused("PART_I.txt: no text", corpora.main, [*line, "--articles", str(articles)])
+    assert_refused("PART_I.txt: no text", corpora.main, [*line, "--articles", str(articles)])
 
 
 @pytest.mark.cases(
@@ -346,7 +346,7 @@ def test_a_direction_that_a_corpus_does_not_have(tmp_path, layout, direction, va
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(content, encoding="utf-8")
     line = f"--layout {layout} --folder {tmp_path} --output-dir {tmp_path}/out {direction}"
-    refused([f"valid with --layout {layout}: {valid}", *direction.split()], corpora.main, line.split())
+    assert_refused([f"valid with --layout {layout}: {valid}", *direction.split()], corpora.main, line.split())
 
 
 def test_corpora_by_the_names_of_their_files_and_what_is_refused(tmp_path):
@@ -365,6 +365,6 @@ def test_corpora_by_the_names_of_their_files_and_what_is_refused(tmp_path):
         (f"lines {en} {de}", "3 names for 1 of --sources"),
         (f"lines {en} --targets {tmp_path}/short --splits test", "a.en"),
     ):
-        refused(words, corpora.main, f"--layout {line} {out}".split())
+        assert_refused(words, corpora.main, f"--layout {line} {out}".split())
     line = ncls(tmp_path, "EN2ZH", "<doc id=1>\n</doc>\n")
-    refused("line 2: a document without", corpora.main, line.split())
+    assert_refused("line 2: a document without", corpora.main, line.split())

@@ -8,7 +8,7 @@ from data_prep.corpora import question_generation, summaries, triples
 from data_prep.io import read_json
 from data_prep.text.split import shares_from_ratios, split_of
 from tests.nlu_bins import write
-from tests.unit.data_prep.files import lines, refused
+from tests.unit.data_prep.files import assert_refused, read_lines
 
 
 def squad(articles):
@@ -43,8 +43,8 @@ def ask(path, out, *more):
 def test_passage_answer_and_question(articles, tmp_path):
     counts = ask(articles, tmp_path / "out")
     b = "passage 0 b with words [S] 0 b"
-    assert lines(tmp_path / "out/train.passage")[1:4] == ["passage 0 a with words [S] 0 a", b, b]
-    assert lines(tmp_path / "out/train.question")[:3] == ["what 0 a x?", "what 0 a y?", "what 0 b x?"]
+    assert read_lines(tmp_path / "out/train.passage")[1:4] == ["passage 0 a with words [S] 0 a", b, b]
+    assert read_lines(tmp_path / "out/train.question")[:3] == ["what 0 a x?", "what 0 a y?", "what 0 b x?"]
     assert counts == {"train": 80, "articles": {"train": 20}, "dropped or cut": {}}
 
 
@@ -52,7 +52,7 @@ def test_no_article_is_in_two_splits(articles, tmp_path):
     counts = ask(articles, tmp_path / "out", "--valid-ratio", "0.3", "--test-ratio", "0.3", "--langs", "p", "q")
     found = {}
     for split in ("train", "valid", "test"):
-        for source in lines(tmp_path / f"out/{split}.p"):
+        for source in read_lines(tmp_path / f"out/{split}.p"):
             found.setdefault(source.split()[1], set()).add(split)
     shares = shares_from_ratios(0.3, 0.3)
     assert found == {str(a): {split_of([f"Title_{a}"], shares)} for a in range(20)}
@@ -64,7 +64,7 @@ def test_questions_without_an_answer_and_long_passages(tmp_path):
     questions = [("one?", ["b"]), ("two?", ["f g"]), ("none?", []), (" ", ["b"]), ("q " * 81, ["b"])]
     path = write(tmp_path / "squad.json", squad({"T": [("a b c d e f g", questions)]}))
     counts = ask(path, tmp_path / "out", "--max-source", "6")
-    assert lines(tmp_path / "out/train.passage") == ["a b c d [S] b"]
+    assert read_lines(tmp_path / "out/train.passage") == ["a b c d [S] b"]
     dropped = dict.fromkeys(("answer beyond the cut", "empty", "no answer", "target too long"), 1)
     assert counts["dropped or cut"] == {f"train: {why}": n for why, n in {**dropped, "source cut": 2}.items()}
 
@@ -81,7 +81,7 @@ def test_bad_question_files_are_named(tmp_path):
         (squad({"T": [("a [S] b", [("q", ["b"])])]}), ["data[0].paragraphs[0].qas[0]", "--separator"]),
     ):
         path.write_text(text, encoding="utf-8", errors="surrogateescape")
-        refused([str(path), *words], ask, path, tmp_path / "out")
+        assert_refused([str(path), *words], ask, path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -91,7 +91,7 @@ def test_dialogues_and_a_file_a_reference(tmp_path):
     many = [{"dialogue": f"d{i}", "summary1": f"one {i}", "summary2": f"two {i}", "topic1": "t"} for i in range(2)]
     test = str(write(tmp_path / "test.jsonl", *map(json.dumps, many)))
     summaries.main(["--inputs", dev, test, "--splits", "train", "test", "--output-dir", str(tmp_path / "out")])
-    found = {path.name: lines(path) for path in (tmp_path / "out").iterdir() if path.suffix != ".json"}
+    found = {path.name: read_lines(path) for path in (tmp_path / "out").iterdir() if path.suffix != ".json"}
     first, second = ["one 0", "one 1"], ["two 0", "two 1"]
     references = {"test.summary": first, "test.summary.ref1": first, "test.summary.ref2": second}
     train = {"train.dialogue": ["#A#: hello #B#: you"], "train.summary": ["they greet"]}
@@ -105,9 +105,9 @@ def test_targets_of_train_can_be_cut(tmp_path):
     other = write(tmp_path / "b.jsonl", json.dumps({"dialogue": "a", "summary": "one two three"}))
     options = ["--output-dir", str(tmp_path / "out"), "--max-target", "2", "--max-source", "3", "--cut-target"]
     summaries.main(["--inputs", str(file), str(other), "--splits", "train", "valid", *options])
-    assert lines(tmp_path / "out/train.summary") == ["one two,", "我喜", "x y"]
-    assert lines(tmp_path / "out/train.dialogue") == ["a b c", "我 喜欢", "a"]
-    assert lines(tmp_path / "out/valid.summary") == ["one two three"]
+    assert read_lines(tmp_path / "out/train.summary") == ["one two,", "我喜", "x y"]
+    assert read_lines(tmp_path / "out/train.dialogue") == ["a b c", "我 喜欢", "a"]
+    assert read_lines(tmp_path / "out/valid.summary") == ["one two three"]
     counts = read_json(tmp_path / "out/summaries.json")["counts"]["dropped or cut"]
     assert counts == {"train: source cut": 2, "train: target cut": 2}
 
@@ -123,7 +123,7 @@ def test_bad_records_and_options_are_named(tmp_path):
     ):
         file = write(tmp_path / "dev.jsonl", good, row)
         line = ["--inputs", str(file), "--splits", "dev", "--output-dir", str(tmp_path / "out"), *options]
-        refused(words, summaries.main, line)
+        assert_refused(words, summaries.main, line)
     assert not (tmp_path / "out").exists()
 
 
@@ -135,7 +135,7 @@ def test_triples_by_hand(tmp_path):
     one, two = str(write(tmp_path / "t", *rows)), str(write(tmp_path / "x", *texts))
     files = ["--triples", one, one, "--texts", two, two, "--splits", "train", "valid"]
     triples.main([*files, "--grouped", "valid", "--output-dir", str(tmp_path / "out")])
-    found = {path.name: lines(path) for path in (tmp_path / "out").iterdir() if path.suffix != ".json"}
+    found = {path.name: read_lines(path) for path in (tmp_path / "out").iterdir() if path.suffix != ".json"}
     first = "Aarhus Airport | runway length | 2702.0 [S] Aarhus | ICAO location identifier | EKAH"
     second = "A (b) | elevation above the sea level (in metres) | 25.0"
     train = {"train.triples": [first, second, first], "train.text": ["First text.", "Second.", "Third."]}
@@ -152,4 +152,4 @@ def test_bad_triples_and_options_are_named(tmp_path):
     ):
         one, two = str(write(tmp_path / "t", "a | b | c", row)), str(write(tmp_path / "x", "x", "y"))
         line = ["--triples", one, "--texts", two, "--splits", "dev", "--output-dir", str(tmp_path / "out"), *options]
-        refused(words, triples.main, line)
+        assert_refused(words, triples.main, line)

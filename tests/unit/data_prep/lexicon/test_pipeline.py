@@ -10,7 +10,7 @@ from data_prep.lexicon import pipeline as lexicon
 from data_prep.lexicon.files import read_candidates
 from data_prep.toy.corpus import generate
 from tests.csr_builders import write_raw
-from tests.unit.data_prep.files import killed, refused
+from tests.unit.data_prep.files import assert_refused, interrupt
 
 OPTIONS = "--dim 12 --window 3 --negative 3 --epochs 2 --min-count 2 --top 4 --patience 2 --threads 1 --iterations"
 STEPS = ["words.en", "words.de", "vectors.en", "vectors.de", "map", "lexicon"]
@@ -77,10 +77,10 @@ def test_a_kill_or_an_error_leaves_the_lexicons_until_both_are_new(texts, tmp_pa
     before = [*lexicons(out), sha256(manifest)]
     for name in (".en-fr.tsv.tmp-00000001", ".en-de.tsv.tmp-00000001", "en-de/mapped/.en.vec.tmp-00000001"):
         write_raw(out / name, "half; the first of another pair at work")
-    refused("come 1000 times or more", run, texts, out, "--min-count", "1000")
+    assert_refused("come 1000 times or more", run, texts, out, "--min-count", "1000")
     assert [path.name for path in out.rglob("*.tmp-*")] == [".en-fr.tsv.tmp-00000001"]
     with monkeypatch.context() as patch:
-        patch.setattr(map_vectors, "map_files", killed)
+        patch.setattr(map_vectors, "map_files", interrupt)
         with pytest.raises(KeyboardInterrupt):
             run(texts, out, "--keep", "0.5")
     assert lexicons(out) == before[:2]
@@ -88,7 +88,7 @@ def test_a_kill_or_an_error_leaves_the_lexicons_until_both_are_new(texts, tmp_pa
     run(texts, out)
     assert [*lexicons(out), sha256(manifest)] == before
     with monkeypatch.context() as patch:
-        patch.setattr(induce_lexicon, "write_manifest", killed)
+        patch.setattr(induce_lexicon, "write_manifest", interrupt)
         with pytest.raises(KeyboardInterrupt):
             run(texts, out, "--top", "2")
     assert not set(lexicons(out)) & set(before)
@@ -112,7 +112,7 @@ def test_what_is_wrong_is_said_before_the_first_step(texts, tmp_path, capsys):
         (["--target", "none.de"], "--target none.de: no such file; valid: a text file"),
         (["--source", "a.en", "--target", "b.en"], "--source-lang en, --target-lang en: valid: two different codes"),
     ]:
-        refused(words, run, texts, out, *more)
+        assert_refused(words, run, texts, out, *more)
     assert state(out) == before
     assert "lexicon: words" not in capsys.readouterr().err
 
@@ -121,6 +121,6 @@ def test_one_run_at_a_time(texts, tmp_path):
     out, both = tmp_path / "out", [texts / "toy.en", texts / "toy.de"]
     with lexicon.Pipeline(out, ("de", "en"), both[::-1]).locked():
         half = write_raw(out / ".en-de.tsv.tmp-00000001", "half")
-        refused("out (en-de): another run is at work there (process ", run, texts, out)
+        assert_refused("out (en-de): another run is at work there (process ", run, texts, out)
         with lexicon.Pipeline(out, ("en", "fr"), both).locked():
             assert half.exists()

@@ -19,12 +19,12 @@ from data_prep.lexicon.vectors import WordVectors, read_vectors, write_vectors
 from data_prep.lexicon.word_vectors import VectorOptions, train_vectors
 from tests.csr_builders import mates, two_sides, vectors, write_raw
 from tests.reference import lexicon_loops as loops
-from tests.unit.data_prep.files import lines, refused
+from tests.unit.data_prep.files import assert_refused, read_lines
 
 
 def words_of(tmp_path, *text, **options):
     text_words.write_words([write_raw(tmp_path / "in", *text)], [tmp_path / "out"], **options)
-    return lines(tmp_path / "out")
+    return read_lines(tmp_path / "out")
 
 
 def test_words_are_runs_of_letters_marks_and_digits(tmp_path):
@@ -35,10 +35,10 @@ def test_words_are_runs_of_letters_marks_and_digits(tmp_path):
 
 def test_a_script_without_spaces_needs_a_segmenter(tmp_path):
     for line in ("我喜欢苹果。", "私は学生です", "ฉันชอบกินข้าว"):
-        refused(["script without spaces", "--segmenter is not given; valid: "], words_of, tmp_path, "ok " * 2, line)
+        assert_refused(["script without spaces", "--segmenter is not given; valid: "], words_of, tmp_path, "ok " * 2, line)
     english = [f"sentence number {number} of this text" for number in range(28)]
     without_letters = ["1 2 3 ..."] * 50  # are not counted
-    refused("1 of 9 lines read (11%)", words_of, tmp_path, *english[:8], "他说天气很好。", *without_letters)
+    assert_refused("1 of 9 lines read (11%)", words_of, tmp_path, *english[:8], "他说天气很好。", *without_letters)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
     quoted = [*english, "他说天气很好。", "“天气很好”"]
     assert words_of(tmp_path, *quoted)[28:] == ["他说天气很好", "天气很好"]
@@ -55,7 +55,7 @@ def test_segmenters(tmp_path, monkeypatch):
         ("mine_of_this_test:wrong", "gives int; valid: a function that gives strings"),
         ("jieba", "--segmenter jieba: valid: character, spaces"),
     ]:
-        refused(message, words_of, tmp_path, "我喜欢苹果", segmenter=name)
+        assert_refused(message, words_of, tmp_path, "我喜欢苹果", segmenter=name)
     sys.modules.pop("mine_of_this_test", None)
 
 
@@ -90,7 +90,7 @@ def test_blanks_in_words_and_repeated_words(tmp_path, capsys):
 )
 def test_vectors_that_are_refused(tmp_path, content, message):
     (tmp_path / "v").write_bytes(content)
-    refused(["--target ", message], read_vectors, tmp_path / "v", "--target")
+    assert_refused(["--target ", message], read_vectors, tmp_path / "v", "--target")
 
 
 @pytest.fixture
@@ -115,10 +115,10 @@ def test_vectors_are_gensims(corpus, method, sg):
 
 def test_nothing_to_learn_from(corpus, tmp_path, monkeypatch):
     words = "1 words come 5 times or more (--min-count); valid: 2 or"
-    refused(words, train_vectors, write_raw(tmp_path / "few", "one one one one one one"), VectorOptions())
-    refused("--method glove: valid: skipgram, cbow", VectorOptions, method="glove")
+    assert_refused(words, train_vectors, write_raw(tmp_path / "few", "one one one one one one"), VectorOptions())
+    assert_refused("--method glove: valid: skipgram, cbow", VectorOptions, method="glove")
     monkeypatch.setitem(sys.modules, "gensim.models", None)
-    refused("the package gensim is missing; valid: pip install gensim", train_vectors, corpus, VectorOptions())
+    assert_refused("the package gensim is missing; valid: pip install gensim", train_vectors, corpus, VectorOptions())
 
 
 def run(sides, out, dictionary_output=None, **options):
@@ -154,7 +154,7 @@ def test_seeds_from_words(tmp_path):
     assert word_pairs("dictionary", first, second, tsv) == ([0, 2], [4, 0])
     sides = vectors("a", 9), vectors("b", 9)
     other = write_raw(tmp_path / "other", "chien hund", "chat katze")
-    refused("none of its source words is in the vectors", word_pairs, "dictionary", *sides, other)
+    assert_refused("none of its source words is in the vectors", word_pairs, "dictionary", *sides, other)
 
 
 def test_mapping_that_is_refused(tmp_path):
@@ -166,7 +166,7 @@ def test_mapping_that_is_refused(tmp_path):
     ):
         names = {"source": "am", "target": "bm", "report": "map.json", "pairs": "out.pairs", **names}
         source, target, report, written = (tmp_path / names[name] for name in ("source", "target", "report", "pairs"))
-        refused(words, lambda: map_files(a, b, (source, target), report, MapOptions(**options), written))  # noqa: B023
+        assert_refused(words, lambda: map_files(a, b, (source, target), report, MapOptions(**options), written))  # noqa: B023
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.vec", "b.vec", "pairs"]
 
 
@@ -192,7 +192,7 @@ def test_the_lexicon_is_csls_by_rank_in_both_directions(tmp_path, block):
             for i, row in enumerate(table)
             for rank, j in enumerate(loops.by_rank(row)[:3], start=1)
         ]
-        found = [line.split("\t") for line in lines(path)]
+        found = [line.split("\t") for line in read_lines(path)]
         assert [[*cells[:2], float(cells[2]), int(cells[3])] for cells in found] == expected
     assert (counts["words"], counts["candidates"], counts["looks_random"]) == ([40, 30], 3, False)
     assert read_json(tmp_path / "m")["counts"] == counts
@@ -200,7 +200,7 @@ def test_the_lexicon_is_csls_by_rank_in_both_directions(tmp_path, block):
 
 def test_lexicons_that_are_refused_leave_everything_as_it_was(tmp_path):
     first, second = mapped(tmp_path)
-    rows = lines(second)
+    rows = read_lines(second)
     write_raw(tmp_path / "bad", *rows[:8], f"{rows[8].rpartition(' ')[0]} nan", *rows[9:])
     write_vectors([tmp_path / "c", tmp_path / "short"], "--output", [vectors("c", 9), vectors("d", 9)])
     write_raw(tmp_path / "l", "old")
@@ -212,7 +212,7 @@ def test_lexicons_that_are_refused_leave_everything_as_it_was(tmp_path):
         (first, second, ["l"], "a", "a: is the file of --source too; valid: a file of its own"),
     ):
         outputs = [tmp_path / name for name in outputs]
-        refused(words, induce, source, target, outputs, tmp_path / manifest, LexiconOptions())
+        assert_refused(words, induce, source, target, outputs, tmp_path / manifest, LexiconOptions())
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
@@ -251,7 +251,7 @@ def test_the_wrong_direction_and_language():
         (turned, "0 of 3 pairs have both words in --lexicon L, but 2 the"),
         ({"dog": ["chien"], "cat": ["chat"]}, "none of its pairs is in --lexicon L"),
     ):
-        refused(["--dictionary D: ", words], check_direction, LEXICON, dictionary, *names)
+        assert_refused(["--dictionary D: ", words], check_direction, LEXICON, dictionary, *names)
 
 
 def test_the_command_line(tmp_path, capsys):
@@ -265,8 +265,8 @@ def test_the_command_line(tmp_path, capsys):
     assert "| lexicon | 3 | 75.0 | 33.3 | 66.7 |\n| baseline | 3 | 75.0 | 33.3 | 33.3 |" in shown
     assert read_json(tmp_path / "s.json")["words"] == 3
     before = lexicon.read_bytes()
-    refused(": is the file of --lexicon too", score_lexicon.main, [*line, "--json", str(lexicon)])
+    assert_refused(": is the file of --lexicon too", score_lexicon.main, [*line, "--json", str(lexicon)])
     assert lexicon.read_bytes() == before
     (tmp_path / "latin").write_bytes(b"caf\xe9 x\n")
     words = ["--lexicon: lexicon ", "line 1: byte 0xe9 is not UTF-8"]
-    refused(words, score_lexicon.main, ["--lexicon", str(tmp_path / "latin"), *line[2:]])
+    assert_refused(words, score_lexicon.main, ["--lexicon", str(tmp_path / "latin"), *line[2:]])

@@ -10,7 +10,7 @@ from fairseq.data import Dictionary, indexed_dataset
 
 from data_prep.pieces import binarize
 from tests.nlu_bins import write
-from tests.unit.data_prep.files import refused, tree
+from tests.unit.data_prep.files import assert_refused, read_tree
 
 SPLITS = ["train", "test1", "held"]
 
@@ -57,12 +57,12 @@ def test_unchanged_pairs_are_skipped_and_changed_ones_made_again(work):
     run(folder, "en-de,en-fr")
     run(folder, "en-de,en-fr")
     assert runs == [("en", "de"), ("en", "fr")]
-    before = tree(folder / "out")
+    before = read_tree(folder / "out")
     (folder / "pieces" / "held.fr").write_text("fr\n" * 5)
     (folder / "out" / "train.en-de.en.bin").write_bytes(b"damaged")
     run(folder, "en-de,en-fr")
     assert runs[2:] == [("en", "de"), ("en", "fr")]
-    changed = {name for name, content in tree(folder / "out").items() if content != before[name]}
+    changed = {name for name, content in read_tree(folder / "out").items() if content != before[name]}
     steps = {".steps/binarize.json", ".steps/pair.en-fr.json"}
     assert {"held.en-fr.fr.bin", "held.en-fr.fr.idx"} <= changed <= {"held.en-fr.fr.bin", "held.en-fr.fr.idx", *steps}
 
@@ -71,7 +71,7 @@ def test_unchanged_pairs_are_skipped_and_changed_ones_made_again(work):
 def test_a_kill_at_any_move_is_made_good_by_the_next_run(work, monkeypatch, moment):
     folder, runs = work
     run(folder)
-    expected = tree(folder / "out")
+    expected = read_tree(folder / "out")
     for lang in ("en", "de"):
         (folder / "pieces" / f"train.{lang}").write_text("b\n" * 9)
     replace, moves = os.replace, []
@@ -88,7 +88,7 @@ def test_a_kill_at_any_move_is_made_good_by_the_next_run(work, monkeypatch, mome
     monkeypatch.setattr(os, "replace", replace)
     (folder / "out" / ".tmp-en-de-left").mkdir()
     run(folder)
-    after = tree(folder / "out")
+    after = read_tree(folder / "out")
     assert after.keys() == expected.keys()
     assert not list((folder / "out").glob(".tmp-*"))
     assert binarize.count_index(folder / "out" / "train.en-de.en.idx") == (9, 18)
@@ -108,7 +108,7 @@ def test_lost_sentences_are_noticed(work, monkeypatch):
     run(folder)
     (folder / "out" / "held.en-de.en.bin").unlink()
     monkeypatch.setattr(binarize, "_run_fairseq", lossy)
-    refused("wrote 3 sentences and 12 tokens of held.en, which has 5 lines and 20 piece", run, folder)
+    assert_refused("wrote 3 sentences and 12 tokens of held.en, which has 5 lines and 20 piece", run, folder)
     assert not (folder / "out" / "held.en-de.en.bin").exists()
     assert not (folder / "out" / ".steps" / "pair.en-de.json").exists()
 
@@ -118,7 +118,7 @@ def test_one_folder_holds_one_dictionary(work):
     run(folder, "en-de")
     (folder / "other.txt").write_text("b 1\na 1\nen 1\nde 1\nfr 1\n")
     words = ["out: holds en-de, made with another dictionary than --dict", "other.txt"]
-    refused(words, run, folder, "en-fr", dictionary="other.txt")
+    assert_refused(words, run, folder, "en-fr", dictionary="other.txt")
     assert (folder / "out" / "dict.txt").read_bytes() == (folder / "dict.txt").read_bytes()
     run(folder, "en-de,en-fr", dictionary="other.txt")
     assert runs == [("en", "de"), ("en", "de"), ("en", "fr")]
@@ -128,9 +128,9 @@ def test_one_folder_holds_one_dictionary(work):
 def test_bad_input(work, tmp_path):
     folder, runs = work
     line = ["--pairs", "en-de", "--dict", "x", "--output", "x", "--pieces"]
-    refused("--workers 0: valid: 1 or more", binarize.main, [*line, "x", "--workers", "0"])
+    assert_refused("--workers 0: valid: 1 or more", binarize.main, [*line, "x", "--workers", "0"])
     write(folder / "pieces" / "test1.de", "a")
-    refused("--pieces: unequal line counts: test1.en has 4, test1.de has 1", run, folder)
-    refused("train.xx: no such file", run, folder, "en-xx")
-    refused("test1.de: not an index", binarize.count_index, folder / "pieces" / "test1.de")
+    assert_refused("--pieces: unequal line counts: test1.en has 4, test1.de has 1", run, folder)
+    assert_refused("train.xx: no such file", run, folder, "en-xx")
+    assert_refused("test1.de: not an index", binarize.count_index, folder / "pieces" / "test1.de")
     assert runs == []

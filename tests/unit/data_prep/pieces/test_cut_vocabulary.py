@@ -24,7 +24,7 @@ from fairseq_plugins.checkpoints import read_checkpoint
 from tests import builders, nlu_builders, veco_builders
 from tests.nlu_builders import PIECES
 from tests.unit.checkpoints import builders as masked_lms
-from tests.unit.data_prep.files import killed, lines, refused
+from tests.unit.data_prep.files import assert_refused, interrupt, read_lines
 from tests.veco_builders import WORDS as VECO_WORDS
 
 ENTRIES = 30
@@ -109,12 +109,12 @@ def test_a_stock_model_gives_the_same_logits(files):
 
 def test_files_beside_the_checkpoint(files, monkeypatch):
     out = cut(files, save(files, {WORDS: torch.randn(35, 8)}))
-    assert lines(out / "dict.txt") == [f"{piece(i)} {100 - i}" for i in (3, 4, 7, TAG, 20, 29)]
+    assert read_lines(out / "dict.txt") == [f"{piece(i)} {100 - i}" for i in (3, 4, 7, TAG, 20, 29)]
     # The format that the authors of VECO read: a line per piece of the old dict.txt; the four symbols and <mask> stay.
-    flags = lines(out / "resized_dict_map.txt")
+    flags = read_lines(out / "resized_dict_map.txt")
     assert [4 + i for i, flag in enumerate(flags) if int(flag)] == KEPT[4:] and len(flags) == ENTRIES
     assert check_manifest(out) == 4
-    monkeypatch.setattr(verb, "write_manifest", killed)
+    monkeypatch.setattr(verb, "write_manifest", interrupt)
     with pytest.raises(KeyboardInterrupt):
         cut(files, files / "x.pt", "--keep", "p9")
     assert not (out / "cut_vocabulary.json").exists(), "no manifest of before stands beside new files"
@@ -150,7 +150,7 @@ def test_text_with_its_sentencepiece_model(tmp_path):
     path = save(tmp_path, {WORDS: torch.randn(42, 4)})
     out = cut(tmp_path, path, "--text", f"{tmp_path}/some", *model)
     assert (out / "sentencepiece.bpe.model").read_bytes() == (tmp_path / "m").read_bytes()
-    assert 1 < len(lines(out / "dict.txt")) < 37
+    assert 1 < len(read_lines(out / "dict.txt")) < 37
     counts = apply_files("spm", tmp_path / "m", [tmp_path / "some"], [tmp_path / "p"], out / "dict.txt")["p"]
     assert counts["unknown"] == 0
 
@@ -159,11 +159,11 @@ def test_rare_pieces_and_wanted_ones(files):
     path = save(files, {WORDS: torch.randn(34, 4)})
     (files / "pieces").write_text("p3 p3 p3 p4 p4 p4\n" * 3 + "p7\n")
     out = cut(files, path, "--min-count", "2", "--keep", "p9")
-    assert [line.split()[0] for line in lines(out / "dict.txt")] == ["p3", "p4", "p9", "<2de>"]
+    assert [line.split()[0] for line in read_lines(out / "dict.txt")] == ["p3", "p4", "p9", "<2de>"]
     assert read_json(out / "cut_vocabulary.json")["counts"]["unknown"] == 1
     (files / "pieces").write_text("p3 zz\n")
-    refused(["1 of 2 pieces ", "(50.0 %) would become <unk>; valid: at most --max-unknown"], cut, files, path)
-    refused("the corpus holds none of its pieces", cut, files, path, "--min-count", "2")
+    assert_refused(["1 of 2 pieces ", "(50.0 %) would become <unk>; valid: at most --max-unknown"], cut, files, path)
+    assert_refused("the corpus holds none of its pieces", cut, files, path, "--min-count", "2")
 
 
 def test_what_is_not_known_is_refused_and_nothing_written(files):
@@ -174,7 +174,7 @@ def test_what_is_not_known_is_refused_and_nothing_written(files):
         ({WORDS: (33, 4)}, "the checkpoint has 33 rows; valid: as many rows, or up to"),
         ({WORDS: (350, 4)}, "the checkpoint has 350 rows; valid: as many rows, or up to"),
     ):
-        refused(message, cut, files, save(files, {name: torch.zeros(shape) for name, shape in shapes.items()}))
+        assert_refused(message, cut, files, save(files, {name: torch.zeros(shape) for name, shape in shapes.items()}))
         assert not (files / "out").exists()
 
 
@@ -184,7 +184,7 @@ def test_untrusted_checkpoints_are_refused(files):
             return os.mkdir, (str(files / "trap"),)
 
     torch.save({"model": {WORDS: torch.zeros(35, 4)}, "x": Trap()}, files / "x.pt")
-    refused("could run code", cut, files, files / "x.pt")
+    assert_refused("could run code", cut, files, files / "x.pt")
     assert not (files / "trap").exists()
 
 
@@ -207,7 +207,7 @@ def test_what_is_wrong_is_said_before_anything_is_read(files, monkeypatch):
         (["--checkpoint", full], "the checkpoint has 50 rows; valid: "),
         (["--checkpoint", full, "--output", full], ": would overwrite --checkpoint"),
     ):
-        refused(message, cut, files, files / "x.pt", "--max-extra-rows", "10", *more)
+        assert_refused(message, cut, files, files / "x.pt", "--max-extra-rows", "10", *more)
 
 
 VECO_USED = (1, 2, 5, 12)
@@ -219,7 +219,7 @@ def cut_veco(folder, checkpoint, pieces):
     (folder / "pieces").write_text("".join(f"p{number} p1\n" for number in VECO_USED))
     line = ["--checkpoint", checkpoint, "--dict", folder / "own" / "dict.txt", "--output", folder / "out"]
     verb.main([str(item) for item in [*line, "--pieces", folder / "pieces"]])
-    assert [line.split()[0] for line in lines(folder / "out" / "dict.txt")] == [f"p{number}" for number in VECO_USED]
+    assert [line.split()[0] for line in read_lines(folder / "out" / "dict.txt")] == [f"p{number}" for number in VECO_USED]
     return folder / "out", [0, 1, 2, 3, *(4 + number for number in VECO_USED), 4 + pieces]
 
 

@@ -13,7 +13,7 @@ from data_prep.pieces.manifest import check_manifest
 from data_prep.steps import Step, write_manifest
 from data_prep.text.check import check_text
 from tests.nlu_bins import write
-from tests.unit.data_prep.files import refused
+from tests.unit.data_prep.files import assert_refused
 from tests.unit.data_prep.pieces import test_binarize
 
 
@@ -70,9 +70,9 @@ def test_a_folder_with_pairs_of_their_own_sentences(data):
     assert check_text(data / "text", PAIRS, SPLITS, per_pair=True)["en-de/train.de"] == 3
     write(data / "text" / "en-de" / "held.de", "one line")
     words = "unequal line counts: en-de/held.en has 3, en-de/held.de has 1"
-    refused(words, check_text, data / "text", PAIRS, SPLITS, per_pair=True)
+    assert_refused(words, check_text, data / "text", PAIRS, SPLITS, per_pair=True)
     assert check_manifest(data / "out")
-    refused(["1 of 38 files differ: ", "text/en-de/held.de: sha256"], check_manifest, data / "out", data / "text")
+    assert_refused(["1 of 38 files differ: ", "text/en-de/held.de: sha256"], check_manifest, data / "out", data / "text")
 
 
 @pytest.mark.parametrize("name", ["codes.bpe", "dict.txt", "pieces/en-de/train.de", "train.fr-en.en.bin"])
@@ -80,9 +80,9 @@ def test_a_changed_file_is_named_with_both_hashes(data, name):
     path = data / "out" / name
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     words = ["1 of 30 files differ: ", f"{name}: sha256 ", " expected, ", " found"]
-    refused(words, manifest.main, ["--check", str(data / "out")])
+    assert_refused(words, manifest.main, ["--check", str(data / "out")])
     path.unlink()
-    refused(f"{name}: missing, expected sha256 ", check_manifest, data / "out")
+    assert_refused(f"{name}: missing, expected sha256 ", check_manifest, data / "out")
 
 
 def test_counts_are_counted_again_and_only_the_first_files_are_listed(data):
@@ -92,10 +92,10 @@ def test_counts_are_counted_again_and_only_the_first_files_are_listed(data):
     content["pieces"]["en-de/held.de"]["lines"] = 99
     write_json(path, content)
     words = ["2 of 30 files differ: ", "held.de: lines 99 expected, 3 found; ", " expected"]
-    refused(words, check_manifest, data / "out")
+    assert_refused(words, check_manifest, data / "out")
     for name in content["pieces"]:
         write(data / "out" / "pieces" / name, "other")
-    refused(["9 of 30 files differ: ", "; and 4 more"], check_manifest, path)
+    assert_refused(["9 of 30 files differ: ", "; and 4 more"], check_manifest, path)
 
 
 def test_manifests_of_verbs_and_what_is_no_manifest(tmp_path):
@@ -103,7 +103,7 @@ def test_manifests_of_verbs_and_what_is_no_manifest(tmp_path):
     write_json(tmp_path / "other.json", {"a": 1})
     assert check_manifest(tmp_path) == 1
     write(tmp_path / "a", "aa")
-    refused(["1 of 1 files differ: ", "a: sha256 ", ", bytes 2 expected, 3 found"], check_manifest, tmp_path)
-    refused("not a manifest of data_prep", check_manifest, tmp_path / "other.json")
+    assert_refused(["1 of 1 files differ: ", "a: sha256 ", ", bytes 2 expected, 3 found"], check_manifest, tmp_path)
+    assert_refused("not a manifest of data_prep", check_manifest, tmp_path / "other.json")
     write_json(tmp_path / "other.json", {"verb": "clean", "outputs": [{"bytes": 1}], "format": 1})
-    refused("a damaged manifest (KeyError", check_manifest, tmp_path / "other.json")
+    assert_refused("a damaged manifest (KeyError", check_manifest, tmp_path / "other.json")

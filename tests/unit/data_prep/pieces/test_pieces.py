@@ -15,7 +15,7 @@ from data_prep.pieces.dictionary import read_dictionary
 from data_prep.pieces.encode import apply_files
 from data_prep.pieces.spm import TrainOptions, train
 from tests.nlu_bins import train_model, write
-from tests.unit.data_prep.files import lines, refused
+from tests.unit.data_prep.files import assert_refused, read_lines
 
 SYLLABLES = ("ka", "lo", "mi", "tu", "ré", "ßa", "не", "to")
 
@@ -59,7 +59,7 @@ def test_fairseq_reads_the_pieces_as_the_ids_of_the_model(trained, tmp_path):
     assert [dictionary[i] for i in range(6)] == ["<s>", "<pad>", "</s>", "<unk>", "<2de>", "<2fr>"]
     assert all(dictionary.index(model.id_to_piece(i)) == i + 1 for i in range(3, 60))
     assert read_dictionary(trained / "dict.txt") == segmenters.model_pieces(model)
-    found = lines(tmp_path / "p")
+    found = read_lines(tmp_path / "p")
     assert len(found) == 300
     for text, line in zip(sentences(), found):
         expected = [index + 1 for index in model.encode(text)] + [dictionary.eos()]
@@ -73,8 +73,8 @@ def test_text_survives_the_way_there_and_back(trained, tmp_path, model_type):
     text = [*sentences(20, seed=9), "<2de>kalo mi", "", "\u4f60 unseen 42"]
     counts = apply_files("spm", model, [write(tmp_path / "in", *text)], [tmp_path / "pieces"])["pieces"]
     spm.main(["decode", "--model", str(model), "--inputs", f"{tmp_path}/pieces", "--outputs", f"{tmp_path}/out"])
-    assert lines(tmp_path / "out") == text
-    encoded = lines(tmp_path / "pieces")
+    assert read_lines(tmp_path / "out") == text
+    encoded = read_lines(tmp_path / "pieces")
     assert "<2de>" in encoded[20].split()
     in_batches = segmenters.SentencePiece(model).encode(text * 50)  # more than one batch
     assert [" ".join(found) for found in in_batches] == encoded * 50 and len(text) * 50 > segmenters.BATCH_LINES
@@ -89,7 +89,7 @@ def test_dictionary_of_an_existing_model(tmp_path):
     symbols = {"byte_fallback": True, "user_defined_symbols": ["<tag>", "<pad>"]}
     train_model(tmp_path / "m", sentences(), vocab_size=330, **ids, **symbols)
     spm.main(["dict", "--model", f"{tmp_path}/m", "--output", f"{tmp_path}/dict.txt"])
-    listed = [line.split(" ")[0] for line in lines(tmp_path / "dict.txt")]
+    listed = [line.split(" ")[0] for line in read_lines(tmp_path / "dict.txt")]
     assert listed[0] == "<tag>" and "<0x00>" in listed
     assert not {"<ctl>", "<pad>", "<unk>", "<s>", "</s>"} & set(listed)
     assert len(Dictionary.load(str(tmp_path / "dict.txt"))) == len(listed) + 4
@@ -103,7 +103,7 @@ def test_bad_training_options(trained, tmp_path):
         ({"vocab_size": 9, "user_symbols": ("<mask>",)}, "--user-symbols '<mask>': valid: "),
     ):
         made = tmp_path / "m", tmp_path / "d"
-        refused(message, lambda: train([trained / "text"], *made, TrainOptions(**options)))  # noqa: B023
+        assert_refused(message, lambda: train([trained / "text"], *made, TrainOptions(**options)))  # noqa: B023
     assert list(tmp_path.iterdir()) == []
 
 
@@ -119,7 +119,7 @@ def test_files_are_made_again_when_what_they_are_made_from_changes(trained, tmp_
     elif change == "model":
         train([trained / "text"], tmp_path / "text.model", tmp_path / "d", TrainOptions(40))
     elif change == "dict":
-        write(tmp_path / "dict.txt", *lines(trained / "dict.txt"), "new 1")
+        write(tmp_path / "dict.txt", *read_lines(trained / "dict.txt"), "new 1")
     elif change == "output":
         write(out, "kalo")
     elif change == "no dict":
@@ -134,13 +134,13 @@ def test_files_are_made_again_when_what_they_are_made_from_changes(trained, tmp_
 
 
 def test_models_and_dictionaries_that_are_none(trained, tmp_path):
-    refused("text: not a sentencepiece model", segmenters.load_model, trained / "text")
+    assert_refused("text: not a sentencepiece model", segmenters.load_model, trained / "text")
     for content, message in (
         (["a 1", "b"], "line 2: 'b'; valid: a piece, one space, a count"),
         (["a 1", "<s> 1"], "line 2: lists <s>; valid: the pieces without <s> <pad> </s> <unk>"),
         (["a 1", "a 1"], "line 2: 'a' is listed twice"),
     ):
-        refused(message, read_dictionary, write(tmp_path / "dict.txt", *content))
+        assert_refused(message, read_dictionary, write(tmp_path / "dict.txt", *content))
 
 
 def test_learning_is_subword_nmts_repeats_itself_and_leaves_a_manifest(trained, tmp_path):
@@ -157,7 +157,7 @@ def test_pieces_are_those_of_subword_nmt_and_of_fairseq(trained, tmp_path):
     text = [*sentences(50, seed=9), "Unseen wörds 42 \u4f60\u597d", "", "a", "spaced   out \u00a0 words"]
     plain = [" ".join(line.split()) for line in text]
     counts = apply_files("bpe", trained / "codes", [write(tmp_path / "in", *text)], [tmp_path / "out"])["out"]
-    found = lines(tmp_path / "out")
+    found = read_lines(tmp_path / "out")
     merges = [" ".join(merge) for merge in read_codes(trained / "codes")]
     peer = apply_bpe.BPE(io.StringIO("\n".join(["#version: 0.2", *merges]) + "\n"))
     assert found == [peer.process_line(line) for line in plain]
@@ -168,7 +168,7 @@ def test_pieces_are_those_of_subword_nmt_and_of_fairseq(trained, tmp_path):
     assert (counts["lines"], counts["without_pieces"]) == (len(text), 1)
     assert counts["pieces"] == sum(len(line.split()) for line in found)
     bpe.main(["decode", "--codes", f"{trained}/codes", "--inputs", f"{tmp_path}/out", "--outputs", f"{tmp_path}/back"])
-    assert lines(tmp_path / "back") == plain
+    assert read_lines(tmp_path / "back") == plain
 
 
 def test_every_released_form_gives_the_same_pieces(trained, tmp_path):
@@ -191,19 +191,19 @@ def test_codes_that_fastbpe_would_misread_are_refused(tmp_path):
         (["a b c"], "line 1: 'a b c'; valid"),
         (["a  b"], "line 1: 'a  b'; valid"),
     ):
-        refused(message, load_codes, write(tmp_path / "codes", *codes))
+        assert_refused(message, load_codes, write(tmp_path / "codes", *codes))
 
 
 def test_dictionary_is_fairseqs(trained, tmp_path):
     apply_files("bpe", trained / "codes", [trained / "text"], [tmp_path / "p"])
     bpe.main(["dict", "--inputs", f"{tmp_path}/p", "--output", f"{tmp_path}/dict.txt"])
     dictionary = Dictionary.load(str(tmp_path / "dict.txt"))
-    found = lines(tmp_path / "p")
+    found = read_lines(tmp_path / "p")
     assert {word for line in found for word in line.split()} == set(read_dictionary(tmp_path / "dict.txt"))
     assert all(dictionary.unk() not in dictionary.encode_line(line, add_if_not_exist=False).tolist() for line in found)
     bpe.write_dictionary([write(tmp_path / "equal", "c b a", "c d")], tmp_path / "ordered")
-    assert lines(tmp_path / "ordered") == ["c 2", "a 1", "b 1", "d 1"], "equal counts: by the piece"
-    refused("holds the piece <pad>", bpe.write_dictionary, [write(tmp_path / "bad", "a <pad> b")], tmp_path / "x")
+    assert read_lines(tmp_path / "ordered") == ["c 2", "a 1", "b 1", "d 1"], "equal counts: by the piece"
+    assert_refused("holds the piece <pad>", bpe.write_dictionary, [write(tmp_path / "bad", "a <pad> b")], tmp_path / "x")
 
 
 def test_errors_leave_no_output(trained, tmp_path):
@@ -219,10 +219,10 @@ def test_errors_leave_no_output(trained, tmp_path):
         (tmp_path / "keep", "special", {}, "special, line 1: gives the piece '</s>', which fairseq would read"),
         (trained / "codes", "joined", {"dictionary": tmp_path / "dict.txt"}, "(100.0 %) are unknown; valid: at most"),
     ):
-        refused(message, apply_files, "bpe", codes, [tmp_path / name], [tmp_path / "out"], **more)
+        assert_refused(message, apply_files, "bpe", codes, [tmp_path / name], [tmp_path / "out"], **more)
     for text, options, message in (
         ("a b", {"merges": 5}, "no word has two characters"),
         ("ab cd", {"merges": 5}, "--min-frequency 2: no pair of this text is so frequent"),
     ):
-        refused(message, bpe.learn, [write(tmp_path / "t", text)], tmp_path / "out", **options)
+        assert_refused(message, bpe.learn, [write(tmp_path / "t", text)], tmp_path / "out", **options)
     assert not list(tmp_path.glob("*out*"))

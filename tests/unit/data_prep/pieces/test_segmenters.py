@@ -10,7 +10,7 @@ from data_prep.pieces.segmenters import WORD_START, Codes, SentencePiece
 from data_prep.understanding import wordpiece
 from data_prep.understanding.wordpiece import WordPiece
 from tests.nlu_bins import train_model, write
-from tests.unit.data_prep.files import refused
+from tests.unit.data_prep.files import assert_refused
 
 PARTS = [*"the|ﬁ|cat| |  |\u3000|\n|１２|cafe\u0301|e\u0301|日本|語|½|㌔|ｶﾞ|🙂|é".split("|")]
 PARTS += ["\u200b", "\u00ad", "\u0007", "x\u0301", "İ", "Å", "ß", "ﷺ", "가", "\u1100\u1161", "…", "a", ","]
@@ -99,4 +99,4 @@ def test_wordpiece_by_hand(tmp_path):
     assert WordPiece(model.path, lowercase=True).locate("THÉ Cats")[0] == ["the", "cat", "##s"]
     assert model.dictionary_lines() == [f"{piece} 1\n" for piece in VOCABULARY[5:]]
     words = ["--wordpiece", "line 17", "'the'", "once"]
-    refused(words, wordpiece.read_vocabulary, write(tmp_path / "twice.txt", *VOCABULARY, "the"))
+    assert_refused(words, wordpiece.read_vocabulary, write(tmp_path / "twice.txt", *VOCABULARY, "the"))

@@ -9,7 +9,7 @@ from data_prep.scoring import comet as score_comet
 from data_prep.scoring import hypotheses, score, score_languages
 from data_prep.scoring.metrics import text_statistics
 from tests.nlu_bins import write
-from tests.unit.data_prep.files import lines, refused, tree
+from tests.unit.data_prep.files import assert_refused, read_lines, read_tree
 
 REFERENCES = ["the cat sat on the mat today", "a dog runs in the old park", "two birds sing at dawn here"]
 REFERENCE = [*REFERENCES, "it rains a lot"] * 5
@@ -60,7 +60,7 @@ def test_the_share_of_lines_in_the_right_language_and_its_bootstrap():
         (["de"], "--languages de: valid: two"),
         (["de", "xx"], ["--languages de,xx: ", "valid: ISO"]),
     ):
-        refused(words, score.score_systems, [right], GERMAN * 4, languages=languages)
+        assert_refused(words, score.score_systems, [right], GERMAN * 4, languages=languages)
 
 
 def test_repetition_counts_neighbours_and_4grams():
@@ -90,11 +90,11 @@ def test_what_is_refused(files, tmp_path):
         (["--source", short, "--comet-files", out], "--reference has 20, --source has 19; line 20"),
         (["--system", f"short={short}"], "short has 19; line 20 has no counterpart"),
     ):
-        refused(words, score.main, [*files, *options])
+        assert_refused(words, score.main, [*files, *options])
     words, texts = "line 2 of A.txt holds U+000D", (["a", "b"], {"A": ["x", "y\rz"]}, ["a", "b"])
-    refused(words, score_comet.write_comet_files, tmp_path / "out", *texts)
+    assert_refused(words, score_comet.write_comet_files, tmp_path / "out", *texts)
     for names in (["a/b", "a:b"], ["Source"], ["reference"]):
-        refused("rename it", score_comet.file_names, names)
+        assert_refused("rename it", score_comet.file_names, names)
     assert not (tmp_path / "out").exists()
 
 
@@ -107,7 +107,7 @@ def test_the_command_writes_json_and_the_files_of_comet(files, tmp_path):
     assert [row["name"] for row in result["systems"]] == ["A", "B/10 x"]
     assert result["systems"][1]["p_value"] is None and result["systems"][1]["p_values"]["chrf"] < 0.1
     places = {"source": source, "reference": tmp_path / "ref", "A": tmp_path / "a", "B_10_x": tmp_path / "b"}
-    assert tree(folder) == {f"{name}.txt": path.read_bytes() for name, path in places.items()}
+    assert read_tree(folder) == {f"{name}.txt": path.read_bytes() for name, path in places.items()}
 
 
 def test_several_references():
@@ -121,7 +121,7 @@ def test_several_references():
     assert found["signatures"]["bleu"].startswith("nrefs:var|")
     alone = score.score_systems(systems[:1], first, metrics=metrics)["systems"][0]
     assert alone["bleu"] < 70 and alone["rouge_2"] < 70
-    refused("--reference number 2 has 2", score.score_systems, systems, first, more_references=[second[:2]])
+    assert_refused("--reference number 2 has 2", score.score_systems, systems, first, more_references=[second[:2]])
 
 
 OUTPUTS = {"vi": ["the cat sat on a mat", "dogs run", "two birds sing at dawn"], "de": REFERENCES}
@@ -163,7 +163,7 @@ def test_references_that_do_not_fit_are_refused(by_language, tmp_path):
         ([ref, f"ru={ref}"], "--reference ru=FILE: no --system of that language"),
     ):
         words = [word for option in references for word in ("--reference", str(option))]
-        refused(message, score_languages.main, [*systems(by_language), *words])
+        assert_refused(message, score_languages.main, [*systems(by_language), *words])
 
 
 def log(path, numbers):
@@ -175,9 +175,9 @@ def test_parts_are_put_in_the_order_of_the_set(tmp_path):
     parts = [log(tmp_path / "0", [4, 0, 2]), log(tmp_path / "1", [1, 3])]
     text = [str(write(tmp_path / f"text{count}", *["line"] * count)) for count in (5, 7)]
     command = ["--input", *parts, "--output", str(tmp_path / "out"), "--lines-of"]
-    refused(["text7 has 7, --input has 5"], hypotheses.main, [*command, text[1]])
+    assert_refused(["text7 has 7, --input has 5"], hypotheses.main, [*command, text[1]])
     assert not (tmp_path / "out").exists()
     hypotheses.main([*command, text[0]])
-    assert lines(tmp_path / "out") == [f"sentence  {number}" for number in range(5)]
-    refused("sentence 1 is missing, 4 is there; ", hypotheses.read_shards, parts[:1])
-    refused("sentence 4 twice", hypotheses.read_shards, [*parts, parts[0]])
+    assert read_lines(tmp_path / "out") == [f"sentence  {number}" for number in range(5)]
+    assert_refused("sentence 1 is missing, 4 is there; ", hypotheses.read_shards, parts[:1])
+    assert_refused("sentence 4 twice", hypotheses.read_shards, [*parts, parts[0]])

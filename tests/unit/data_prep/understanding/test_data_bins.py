@@ -8,7 +8,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 from data_prep.pieces import manifest
 from data_prep.pieces.segmenters import SentencePiece
 from tests.nlu_bins import squad, train_model, write
-from tests.unit.data_prep.files import refused, tree
+from tests.unit.data_prep.files import assert_refused, read_tree
 
 PASSAGE = "Der Hund, ﬁnal 12 ½\u2028saw the cat and\nnaïve e\u0301tude."
 
@@ -56,7 +56,7 @@ def test_labels_of_another_data_bin_and_files_without_any(run, tmp_path):
     assert run.numbers("label", "test.fr") == [[5, 2], [3, 2]]
     assert counts["test.es"]["notes"] == {"rows without labels": 2}
     assert not (run.out / "label/test.es.idx").exists()
-    refused("no label in train; valid: ", run, "sentences", f"test.fr={more}")
+    assert_refused("no label in train; valid: ", run, "sentences", f"test.fr={more}")
 
 
 def test_ranking_brings_the_rows_of_a_query_together(run, tmp_path):
@@ -77,7 +77,7 @@ def test_ranking_brings_the_rows_of_a_query_together(run, tmp_path):
 @pytest.mark.parametrize("grade", ["Good", "-1", "1.5", "٣"])
 def test_grades_are_whole_numbers(run, tmp_path, grade):
     bad = write(tmp_path / "bad.tsv", "a\tb\t0", f"a\tb\t{grade}")
-    refused(f"bad.tsv, line 2: the grade {grade!r}; valid: 0, 1, 2", run, "ranking", f"train.en={bad}")
+    assert_refused(f"bad.tsv, line 2: the grade {grade!r}; valid: 0, 1, 2", run, "ranking", f"train.en={bad}")
     run("ranking", f"train.en={bad}", f"--label-map={grade}=2")
     assert run.numbers("label", "train.en") == [[4, 2], [6, 2]]
 
@@ -166,7 +166,7 @@ def test_impossible_questions_are_dropped_and_ids_that_came_before_are_numbered(
     ]  # as in TyDiQA's files after XTREME's scripts
     good = squad(tmp_path / "good.json", ("a b", asked), ("the cat", [("3", "q?", [("cat", 4)])]))
     words = "no row is left of 1 (dropped: impossible questions (SQuAD 2) 1)"
-    refused(words, run, "questions", f"train.en={good}", f"test.en={path}")
+    assert_refused(words, run, "questions", f"train.en={good}", f"test.en={path}")
     assert not run.out.exists()
     run("questions", f"train.en={good}", "--limit", "5")
     assert run.lines("passages/train.en.jsonl") == ["a b"]
@@ -175,18 +175,18 @@ def test_impossible_questions_are_dropped_and_ids_that_came_before_are_numbered(
 
 def test_a_second_run_gives_the_same_bytes_and_replaces_the_first(run, tmp_path):
     bad = [*pairs(tmp_path), f"test.fr={write(tmp_path / 'bad.tsv', 'a' + chr(9) + 'b' + chr(9) + 'yes', 'a')}"]
-    refused("bad.tsv, line 2: 1 columns", run, "sentences", *bad)
+    assert_refused("bad.tsv, line 2: 1 columns", run, "sentences", *bad)
     assert not run.out.exists()
     run("sentences", *pairs(tmp_path))
-    first = tree(run.out)
-    refused("bad.tsv, line 2", run, "sentences", *bad)
-    assert tree(run.out) == first
+    first = read_tree(run.out)
+    assert_refused("bad.tsv, line 2", run, "sentences", *bad)
+    assert read_tree(run.out) == first
     run("sentences", *pairs(tmp_path))
-    assert tree(run.out) == first
+    assert read_tree(run.out) == first
     assert {"manifest.json", "README.md", "sentencepiece.bpe.model", "dict.txt"} <= set(first)
     manifest.main(["--check", str(run.out)])
     run("sentences", *pairs(tmp_path)[1:])
-    assert not {name for name in tree(run.out) if "test.de" in name}
+    assert not {name for name in read_tree(run.out) if "test.de" in name}
     assert {path.name for path in tmp_path.iterdir()} == {"out", "train.tsv", "test.tsv", "bad.tsv"}
 
 
@@ -195,8 +195,8 @@ def test_folders_that_are_not_a_runs_own(run, tmp_path):
     run.out.mkdir()
     run("sentences", *items)
     inside = write(run.out / "more.tsv", "a\tb\tyes")
-    refused(["holds the input ", "more.tsv"], run, "sentences", *items, f"test.fr={inside}")
-    refused("holds files that nlu did not make, as more.tsv", run, "sentences", *items)
+    assert_refused(["holds the input ", "more.tsv"], run, "sentences", *items, f"test.fr={inside}")
+    assert_refused("holds files that nlu did not make, as more.tsv", run, "sentences", *items)
     assert inside.exists()
 
 
@@ -206,7 +206,7 @@ def test_wrong_options_are_named(run, tmp_path):
         (["--layout", "xglue-ner"], "--layout xglue-ner (it is for tags): valid with sentences: xglue-nc"),
         (["--text", "2", "--label", "1"], "train.tsv, line 1: the label 'the cat'; valid: one without white space"),
     ):
-        refused(message, run, "sentences", *pairs(tmp_path), *arguments)
+        assert_refused(message, run, "sentences", *pairs(tmp_path), *arguments)
     for questions, words in (
         ([("1", "q?", []), ("2", "r?", [("", 0)])], ["none of its 2 questions has an answer"]),
         ([(None, "q?", [("a", 0)])], ["qas[0]", "no id"]),
@@ -214,5 +214,5 @@ def test_wrong_options_are_named(run, tmp_path):
         ([("1", "q?", [("a", "0")])], ["qas[0].answers[0]", "answer_start is '0'"]),
     ):
         path = squad(tmp_path / "a.json", ("a b", questions))
-        refused(["input test.en:", str(path), *words], run, "questions", f"test.en={path}")
+        assert_refused(["input test.en:", str(path), *words], run, "questions", f"test.en={path}")
     assert not run.out.exists()

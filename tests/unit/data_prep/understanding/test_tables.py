@@ -12,7 +12,7 @@ from data_prep.understanding.sources import Source
 from data_prep.understanding.tables import Row, Table
 from data_prep.understanding.tags import Conll
 from tests.nlu_bins import squad, write
-from tests.unit.data_prep.files import refused
+from tests.unit.data_prep.files import assert_refused
 
 PAIR = (("1",), ("2",))
 
@@ -44,7 +44,7 @@ def test_what_a_csv_writer_leaves(tmp_path):
     assert rows(Table(PAIR), raw)[0].texts[0] == '"he said ""no"""'
     for line in ('"open\tt\t1', '"a"b\tt\t1'):
         words = "b.tsv, line 2: quotation marks that no csv writer leaves"
-        refused(words, rows, Table(PAIR, csv=True), write(raw, "a\tt\t1", line))
+        assert_refused(words, rows, Table(PAIR, csv=True), write(raw, "a\tt\t1", line))
 
 
 def test_what_is_refused(tmp_path):
@@ -59,13 +59,13 @@ def test_what_is_refused(tmp_path):
         (b"a\tb\t1\nc\t\xff\t1\n", Table(PAIR), ["line 2", "not UTF-8 (byte 0xff at byte 3"]),
     ):
         path.write_bytes(content)
-        refused(["input train.en:", str(path), *words], rows, table, path)
+        assert_refused(["input train.en:", str(path), *words], rows, table, path)
     for call, message in (
         (lambda: nlu_sources.parse_sources(["dev.en=x"], {}), "input dev.en=x: valid: SPLIT.LANG=FILE"),
         (lambda: nlu_sources.parse_sources(["test.en=nowhere"], {"test": 0}), "input test.en nowhere: no such file"),
         (lambda: nlu_sources.parse_sources([f"test.en={__file__}"] * 2, {"test": 0}), "given twice"),
     ):
-        refused(message, call)
+        assert_refused(message, call)
 
 
 def sentences(reader, path, limit=0):
@@ -117,7 +117,7 @@ def test_misaligned_words_and_tags(tmp_path):
         ([node("1", "a", "_")], Conll("conllu"), ["line 1", "no upos tag for 'a'"]),
     ):
         path = write(tmp_path / "a.txt", *lines)
-        refused(["input test.de:", str(path), *words], sentences, reader, path)
+        assert_refused(["input test.de:", str(path), *words], sentences, reader, path)
 
 
 def sources_of(name, folder, languages=(), training=("en",)):
@@ -132,7 +132,7 @@ def test_files_and_languages(tmp_path):
     assert sources_of("xglue-nc", tmp_path) == ["train.en=NC/xglue.nc.en.train", *valid, "test.de=NC/xglue.nc.de.test"]
     assert sources_of("xglue-nc", tmp_path, ["en", "de"])[1:3] == valid
     assert sources_of("xglue-nc", tmp_path, training=("de",))[0] == "train.de=NC/xglue.nc.de.train"
-    refused("--languages de,ru: ru is in no file of xglue-nc", sources_of, "xglue-nc", tmp_path, ["de", "ru"])
+    assert_refused("--languages de,ru: ru is in no file of xglue-nc", sources_of, "xglue-nc", tmp_path, ["de", "ru"])
 
 
 def test_rows_of_xglue(run, tmp_path):
@@ -240,17 +240,17 @@ def test_what_has_no_translations_is_refused(run, tmp_path):
     folder = xtreme(tmp_path / "download", gold=True)
     for task in ("panx", "udpos"):
         line = ["tags", "--layout", f"xtreme-{task}", "--folder", folder, "--train-languages"]
-        refused(
+        assert_refused(
             [f"translate: xtreme-{task} has no machine translations", "every word has a label"], run, *line, "translate"
         )
-        refused(["all", "gold labels of the test languages", "valid: codes", "or translate"], run, *line, "all")
-        refused(["translate alone"], run, *line, "en,translate")
+        assert_refused(["all", "gold labels of the test languages", "valid: codes", "or translate"], run, *line, "all")
+        assert_refused(["translate alone"], run, *line, "en,translate")
         assert set(run(*line, "en")) == {"train.en", "valid.de"}, "test has no tags"
         assert set(run(*line, "en,de")) == {"train.de", "train.en", "valid.de"}, "gold labels, by name"
         write(folder / f"{task}/test-de.tsv", "the\tO", "cat\tO")
         assert set(run(*line, "en")) == {"train.en", "valid.de", "test.de"}
     shutil.rmtree(folder / "xtreme_translations")
     line = ["questions", "--layout", "xtreme-xquad", "--folder", folder, "--train-languages", "translate"]
-    refused(["no xtreme_translations/SQuAD/translate-train/squad.translate.train.en-{lang}.json"], run, *line)
+    assert_refused(["no xtreme_translations/SQuAD/translate-train/squad.translate.train.en-{lang}.json"], run, *line)
     squad(write(folder / "squad/squad.translate.train.en-de.json"), ("a Hund", [("1", "q?", [("Hund", 2)])]))
     assert "translate.de" in run(*line)
