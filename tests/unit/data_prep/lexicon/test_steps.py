@@ -271,10 +271,10 @@ def test_mcnemar_is_the_binomial_test(only_first, only_second):
 def test_a_dictionary_of_another_direction_or_language_is_refused():
     names = ("--lexicon L", "--dictionary D")
     assert check_direction(LEXICON, DICTIONARY, *names) is None
-    turned = {"hund": ["dog"], "katze": ["cat"], "sonne": ["sun"]}
+    german = {"hund": ["dog"], "katze": ["cat"], "sonne": ["sun"]}
     french = {"dog": ["chien"], "cat": ["chat"]}
     for dictionary, words in (
-        (turned, ["--dictionary D: 0 of 3", "--lexicon L, but 2"]),
+        (german, ["--dictionary D: 0 of 3", "--lexicon L, but 2"]),
         (french, ["--dictionary D: none", "--lexicon L"]),
     ):
         assert_refused(words, check_direction, LEXICON, dictionary, *names)

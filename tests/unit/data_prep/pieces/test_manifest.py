@@ -111,12 +111,12 @@ def test_counts_are_counted_again_and_only_the_first_files_are_listed(data):
 def test_manifests_of_verbs_are_checked_and_other_json_is_refused(tmp_path):
     output = write(tmp_path / "a", "a")
     write_manifest(tmp_path / "a.json", "clean", {}, {}, [], [output])
-    other = tmp_path / "other.json"
-    write_json(other, {"a": 1})
+    no_manifest = tmp_path / "other.json"
+    write_json(no_manifest, {"a": 1})
     assert check_manifest(tmp_path) == 1
     write(output, "aa")
     words = ["1 of 1 files differ: ", "a: sha256 ", ", bytes 2 expected, 3 found"]
     assert_refused(words, check_manifest, tmp_path)
-    assert_refused("other.json: not a manifest", check_manifest, other)
-    write_json(other, {"verb": "clean", "outputs": [{"bytes": 1}], "format": 1})
-    assert_refused("other.json: a damaged manifest (KeyError", check_manifest, other)
+    assert_refused("other.json: not a manifest", check_manifest, no_manifest)
+    write_json(no_manifest, {"verb": "clean", "outputs": [{"bytes": 1}], "format": 1})
+    assert_refused("other.json: a damaged manifest (KeyError", check_manifest, no_manifest)

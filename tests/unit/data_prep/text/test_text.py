@@ -89,9 +89,9 @@ def test_three_files_are_cleaned_with_manifest_and_table(parallel_files, tmp_pat
     ]
     manifest = read_json(tmp_path / "out" / "clean.json")
     counts = manifest["counts"]
-    dropped = {"empty": 2, "too short": 0, "too long": 1, "length ratio": 1, "duplicate": 1}
+    reasons = {"empty": 2, "too short": 0, "too long": 1, "length ratio": 1, "duplicate": 1}
     changed = {"carriage return at the end": 6, "control characters": 2, "line separators": 1}
-    assert (counts["read"], counts["kept"], counts["dropped"]) == (7, 2, dropped)
+    assert (counts["read"], counts["kept"], counts["dropped"]) == (7, 2, reasons)
     assert changed.items() <= counts["changed"].items()
     for name, paths in (("inputs", inputs), ("outputs", outputs)):
         assert [row["sha256"] for row in manifest[name]] == [sha256(path) for path in paths]
