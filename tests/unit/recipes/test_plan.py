@@ -37,8 +37,8 @@ def test_a_budget_that_is_too_small_names_one_that_is_enough():
     message = r"HOURS 0\.1: masked_lm would have 0 updates .*; valid: about (0\.\d) hours"
     with pytest.raises(ValueError, match=message) as error:
         make_plan(0.1, speeds)
-    needed = float(re.search(message, str(error.value))[1])
-    assert min(row["updates"] for row in make_plan(needed, speeds).values()) >= 100
+    hours = float(re.search(message, str(error.value))[1])
+    assert min(row["updates"] for row in make_plan(hours, speeds).values()) >= 100
 
 
 VALIDATION = (

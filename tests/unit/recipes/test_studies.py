@@ -251,8 +251,8 @@ def test_a_variant_is_a_study_with_the_settings_but_not_the_texts_of_its_file(tm
 def test_seeds_claims_and_texts_are_no_other_code(tmp_path):
     before = read_study(write_study(tmp_path)).settings()
     texts = {"title": "Other", "notes": ["note"]}
-    same = read_study(write_study(tmp_path, seeds=[3], claims=[], **texts))
-    assert same.settings() == before
+    reworded = read_study(write_study(tmp_path, seeds=[3], claims=[], **texts))
+    assert reworded.settings() == before
     for change in (
         {"budget": {"tune": {"minutes": 3}, "final": {"minutes": 7}}},
         {"values": {"vocabulary": 3}},

@@ -32,10 +32,10 @@ def test_a_page_says_whether_the_code_has_changed(tmp_path):
     study = read_probe(tmp_path)
     scores = {"bleu": 77.7, "chrf": 50.0, "length_ratio": 1.0}
     ledger = fill_ledger(tmp_path, study, lambda run: {"outputs": {"beam": scores}})
-    same, changed = (tables.render(study, ledger, code) for code in ("code", "other"))
-    pairs = zip(same.splitlines(), changed.splitlines())
-    ((same_line, changed_line),) = (pair for pair in pairs if pair[0] != pair[1])
-    assert same_line.endswith("unchanged since") and "**changed since**" in changed_line
+    unchanged, changed = (tables.render(study, ledger, code) for code in ("code", "other"))
+    pairs = zip(unchanged.splitlines(), changed.splitlines())
+    ((old_line, new_line),) = (pair for pair in pairs if pair[0] != pair[1])
+    assert old_line.endswith("unchanged since") and "**changed since**" in new_line
     assert "77.7" in changed
     assert tables.render(study, ledger, "third") == changed, "later changes change no page"
 
