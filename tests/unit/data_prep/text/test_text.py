@@ -57,6 +57,13 @@ def test_duplicates_by_pair_or_by_side(dedup, expected):
     assert [row for row in rows if find_reason(tuple(row)) is None] == expected
 
 
+def test_limits_of_length_and_ratio_are_inclusive():
+    find_reason = Filter(Rules(min_length=2, max_length=4, max_ratio=2), ["x", "y"])
+    assert find_reason(("a b", "a b c d")) is None
+    for row, reason in ((("a b", "a"), "too short"), (("a b c", "a b c d e"), "too long")):
+        assert find_reason(row).reason == reason
+
+
 @pytest.fixture
 def parallel_files(tmp_path):
     """Write three parallel files of seven lines, of which lines 3 to 7 are to be dropped."""
