@@ -93,10 +93,11 @@ def model_of(path):
 
 def largest_difference(first, second):
     """Compare all tensors of two checkpoints with equal keys; return the largest difference."""
-    left, right = model_of(first), model_of(second)
-    assert left.keys() == right.keys()
-    keys = [key for key in left if left[key].numel()]
-    return max((left[key].double() - right[key].double()).abs().max().item() for key in keys)
+    first_model, second_model = model_of(first), model_of(second)
+    assert first_model.keys() == second_model.keys()
+    keys = [key for key, tensor in first_model.items() if tensor.numel()]
+    differences = [first_model[key].double() - second_model[key].double() for key in keys]
+    return max(difference.abs().max().item() for difference in differences)
 
 
 def hypotheses(process, kind="D"):
