@@ -69,23 +69,22 @@ def pytest_configure(config):
 def skip_reason(item, device_name):
     """Return why a test cannot run on the device, or None."""
     if device_name != "cuda" and item.get_closest_marker("cuda") is not None:
-        return "needs a GPU: --device cuda"
+        return "it needs a GPU (--device cuda)"
     if device_name != "pretend" and item.get_closest_marker("pretend") is not None:
-        return "about the pretend device: --device pretend"
+        return "it is about the pretend device (--device pretend)"
     if device_name != "pretend":
         return None
-    reason = pretend.UNSUPPORTED
-    if pretend.SUPPORTED:
-        reason = pretend.NOT_PRETENDED.get(item.name)
-    return reason and f"cannot run on the pretend device: {reason}"
+    return pretend.NOT_PRETENDED.get(item.name) if pretend.SUPPORTED else pretend.UNSUPPORTED
 
 
 def pytest_collection_modifyitems(config, items):
     """Skip tests of other devices; run slow ones first, so that two workers end together."""
+    device_name = config.getoption("--device")
     for item in items:
-        reason = skip_reason(item, config.getoption("--device"))
+        reason = skip_reason(item, device_name)
         if reason:
-            item.add_marker(pytest.mark.skip(reason=reason))
+            mark = pytest.mark.skip(reason=f"cannot run on --device {device_name}: {reason}")
+            item.add_marker(mark)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
