@@ -210,7 +210,6 @@ def test_a_rank_that_ends_before_the_rendezvous_ends_the_job(
 SIZES = {"layers": 1, "embed-dim": 16, "ffn-embed-dim": 16, "attention-heads": 2}
 ARM = {
     "system": "at",
-    "data": "bin-$seed",
     "train": {f"{side}-{name}": SIZES[name] for side in ("encoder", "decoder") for name in SIZES},
     "outputs": {"beam": {"title": "beam 5"}},
 }
@@ -226,19 +225,25 @@ STUDY = {
 }
 
 
-def small_toy_set():
-    """Return the toy set with two of its seeds and fewer lines."""
-    toy = yaml.safe_load((ROOT / "examples" / "sets" / "toy.yaml").read_text(encoding="utf-8"))
-    run = toy["steps"][0]["run"].replace("11 12 13", "11 12")
-    run = re.sub(r"--train \d+", "--train 200", run)
-    run = re.sub(r"(--valid|--test) \d+", r"\1 8", run)
-    toy["steps"] = [{"makes": "bin-12/manifest.json", "run": run}]
-    return toy
+TOY_STEP = """
+model=$root/examples/quickstart/masked_lm
+python -m data_prep.toy --out text --seed 11 --langs en,de --train 200 --valid 8 --test 8
+bash $root/data_prep/preprocess.sh --text text --dict $$model/dict.txt --pairs en-de \\
+  --model $$model/sentencepiece.bpe.model --out bin --workers 2
+"""
+TOY_SET = {
+    "title": "Toy corpus",
+    "languages": ["en", "de"],
+    "pairs": ["en-de"],
+    "test": "test",
+    "reference": "text/test.$target",
+    "steps": [{"makes": "bin/manifest.json", "run": TOY_STEP}],
+}
 
 
 def test_a_study_runs_on_the_executor(tmp_path, fact):
     """Two seeds of a transformer are trained side by side, one on each node."""
-    for folder, name, content in (("sets", "tiny", small_toy_set()), ("studies", "probe", STUDY)):
+    for folder, name, content in (("sets", "tiny", TOY_SET), ("studies", "probe", STUDY)):
         (tmp_path / folder).mkdir()
         text = yaml.safe_dump(content, sort_keys=False)
         (tmp_path / folder / f"{name}.yaml").write_text(text, encoding="utf-8")
