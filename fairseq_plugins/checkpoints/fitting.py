@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .layouts import MASK_ROW, POSITIONS, WORDS
 from .loading import LoadReport, fold, load
@@ -61,7 +61,7 @@ def fit_rows(
     """Extend or truncate a token embedding to the rows of the model.
 
     Args:
-        tensor: embedding of the file, (rows, C).
+        tensor: embedding of the file, (rows, C), or another tensor with a row for each entry.
         target: embedding of the model, (V, C), with random values; V is not ``rows``.
         options: hold the policy.
         origin: name of the file, for messages.
@@ -89,6 +89,28 @@ def fit_rows(
         return tensor[:vocab], f"the first {vocab:,} of {rows:,} rows ({choice})"
     extended = torch.cat([tensor, target[rows:].to(tensor.dtype)])
     return extended, f"{vocab - rows:,} random rows after the file's {rows:,} ({choice})"
+
+
+def fit_masked_lm(
+    model: PretrainedFile, module: nn.Module, options: FitOptions, origin: str
+) -> None:
+    """Bring the rows of a masked LM to those of a module, in place, and log the change.
+
+    Args:
+        model: a masked LM, in the names of ``MaskedLM``.
+        module: a ``MaskedLM`` with a row for each entry of the dictionary.
+        options: hold the policy.
+        origin: name of the file, for messages.
+
+    Raises:
+        ValueError: the policy does not allow the change.
+    """
+    targets = module.state_dict()
+    for name in (f"sentence_encoder.{WORDS}", "lm_head.bias"):
+        tensor = model.tensors.get(name)
+        if tensor is not None and tensor.size(0) != targets[name].size(0):
+            model.tensors[name], change = fit_rows(tensor, targets[name], options, origin)
+            logger.info("%s: %s: %s", origin, name, change)
 
 
 def fit_positions(

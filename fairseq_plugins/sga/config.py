@@ -20,6 +20,8 @@ CRITERIONS = {"ctc": "sga_ctc", "dag": "sga_dag", "mask_predict": "sga_mask_pred
 """--alignment of the model -> the criterion that trains it."""
 
 ALIGNMENTS: Any = ChoiceEnum(list(CRITERIONS))
+ROW_POLICIES: Any = ChoiceEnum(["error", "truncate"])
+"""What to do with a file of more rows; new rows would stay random, for they are frozen."""
 
 
 # ---- Model. ----
@@ -31,9 +33,14 @@ class SGAConfig(FairseqDataclass):
 
     pretrained_mlm: Optional[str] = option(
         None,
-        "path of the frozen masked LM: a fairseq XLM-R / InfoXLM model.pt, or a Hugging Face "
-        "XLM-RoBERTa folder. When decoding, another place is given with "
-        "--model-overrides \"{'pretrained_mlm': 'PATH'}\"",
+        "path of the frozen masked LM: a fairseq model.pt (XLM-R, InfoXLM, xlmr_mlm), or a Hugging "
+        "Face folder of the shape of XLM-R, BERT or MiniLM. When decoding, another place is given "
+        "with --model-overrides \"{'pretrained_mlm': 'PATH'}\"",
+    )
+    embedding_mismatch: ROW_POLICIES = option(
+        "error",
+        "where the pretrained file has more rows than the dictionary has entries: error; truncate "
+        "= the file's rows beyond the dictionary's are left out",
     )
     prompt_length: Optional[int] = option(
         None, "P, key and value prompts per layer and unit; the paper has 128, sga_tiny 32"
@@ -88,6 +95,9 @@ class SGAConfig(FairseqDataclass):
     )
     max_positions: Optional[int] = option(
         None, "positions that the pretrained model must have; XLM-R has 512"
+    )
+    layer_norm_epsilon: Optional[float] = option(
+        None, "epsilon of layer norms that the pretrained model must have; XLM-R has 1e-5"
     )
 
 

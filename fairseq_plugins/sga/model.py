@@ -8,7 +8,7 @@ says which class each ``--alignment`` builds.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -107,10 +107,14 @@ class SGAModel(SlotModel):
         blank, mask: ids of the CTC blank and of ``<mask>``, looked up in
             ``variants.SGA.build_model``.
 
+    Attributes:
+        recorded_options: sizes and epsilon of the masked LM, which checkpoints must store.
+
     Source: SGA sections 4.1 to 4.5.
     """
 
     alignment = "ctc"
+    recorded_options: Mapping[str, Any] = {}
 
     def __init__(self, frozen: Frozen, cfg: SGAConfig, blank: int, mask: int):
         super().__init__()

@@ -132,9 +132,10 @@ class SGA(SGAModel):
             frozen = build_empty(cfg, dictionary)
         else:
             frozen = build_frozen(cfg, dictionary)
-        record_sizes(cfg, frozen)
+        recorded_options = record_sizes(cfg, frozen)
         check_rules(cfg, SIZE_RULES)
         model = MODELS[str(cfg.alignment)](frozen, cfg, blank, dictionary.index("<mask>"))
+        model.recorded_options = recorded_options
         log_sizes(model)
         return model
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ..checkpoints.fitting import FitOptions
 from ..checkpoints.layouts import MASK_ROW
+from ..checkpoints.masked_lm import FAIRSEQ_EPSILON
 from ..checkpoints.starting import left_closed
 from ..checkpoints.veco import mask_marker
 from ..checkpoints.vocabulary import MASK
@@ -169,7 +170,7 @@ class VECOPretrainingModel(VECOTransformer):
             for name in SHARED_IN_BLOCK:
                 setattr(decoder_layer, name, getattr(encoder_layer, name))
         words = encoder.embed_tokens
-        self.lm_head = MaskedLMHead(words.embedding_dim, words.weight)
+        self.lm_head = MaskedLMHead(words.weight, FAIRSEQ_EPSILON)
         # Checkpoints state the row of <mask>, because readers may have another dictionary.
         marker = mask_marker(encoder.dictionary.index(MASK))
         self.lm_head.register_buffer(MASK_ROW.split(".")[1], marker)
