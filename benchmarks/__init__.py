@@ -1,1 +1,1 @@
-"""Measure speed and memory beside peers, as ratios within one run (see ``docs/benchmarks.md``)."""
+"""Measure speed and memory beside peers, as ratios within one run (see ``docs/reference.md``)."""

@@ -50,7 +50,7 @@ BENCHMARKS = {
 HEAD = """# Speed and memory
 
 Made by `make results` from `benchmarks/results/*.json`. Ratios are within one run, round by round.
-Findings, and how to measure again: [benchmarks](../benchmarks.md)."""
+Findings, and how to measure again: [reference](../reference.md#benchmarks)."""
 
 
 def render() -> str:

@@ -1,9 +1,10 @@
 """Pages and plots of what ``examples/results`` holds.
 
-``python -m examples.recipes.results`` writes ``docs/results``. ``--publish DIR`` stores a study
-there first: its ledger and the archive of its outputs, in place of earlier ones; with ``--partial``
-also one that is not finished. ``--restore DIR --study NAME`` does the opposite, so that another
-machine makes only the missing runs.
+``python -m examples.recipes.results`` writes ``docs/results`` and the list in ``docs/studies.md``.
+``--publish DIR`` first stores a study in ``examples/results``: its ledger and the archive of its
+outputs, in place of earlier ones; with ``--partial`` also one that is not finished.
+``--restore DIR --study NAME`` does the opposite, so that another machine makes only the missing
+runs.
 """
 
 import argparse
@@ -25,8 +26,11 @@ ROOT = STUDIES.parent.parent
 RESULTS = ROOT / "examples" / "results"
 """Ledgers ``NAME.json``, archives ``NAME.tar.xz``, and of analyses ``NAME_analysis.tar.xz``."""
 PAGES = ROOT / "docs" / "results"
+INDEX = ROOT / "docs" / "studies.md"
+"""The page whose list of studies is made here, between two comments."""
+LIST = re.compile(r"(<!-- findings, made by [^>]*-->\n\n).*?(\n<!-- end -->)", re.DOTALL)
 ANALYSIS = "_analysis"
-LONG_TABLE = 40
+LONG_TABLE = 12
 """Lines from which a table is shown as its plot alone."""
 
 FIGURE = re.compile(r"(?<![\d.,])\d+\.\d(?![\d.])")
@@ -41,12 +45,16 @@ def find_figures(text: str) -> Set[str]:
 def show(study: Study) -> Dict[Path, str]:
     """Return page and plot of a study, by path.
 
-    The page says whether the code has changed since.
+    The page says whether the code has changed since, and ends with the analyses of the models.
     """
     today = digest(ROOT, study.code, study.settings())
     ledger = Ledger(RESULTS / f"{study.name}.json")
+    page = tables.render(study, ledger, today)
+    analyses = RESULTS / f"{study.name}{ANALYSIS}{archive.ENDING}"
+    if analyses.is_file():
+        page += "\n" + show_analyses(analyses)
     return {
-        PAGES / f"{study.name}.md": tables.render(study, ledger, today),
+        PAGES / f"{study.name}.md": page,
         PAGES / f"{study.name}.svg": plots.render(study, ledger),
     }
 
@@ -56,8 +64,8 @@ def unknown_figures(study: Study, page: str) -> Set[str]:
     return find_figures(study.finding) - set(MEAN.findall(page))
 
 
-def show_analyses(study: Study, path: Path) -> Dict[Path, str]:
-    """Return the page of the tables in an archive, with the plots of ``docs/results``.
+def show_analyses(path: Path) -> str:
+    """Return the section of the tables in an archive, with the plots of ``docs/results``.
 
     A long table with a plot is shown as the plot alone. Of a folder with ``comparison.md`` only
     that table is shown. The archive holds all tables.
@@ -65,9 +73,9 @@ def show_analyses(study: Study, path: Path) -> Dict[Path, str]:
     name, members = path.name.removesuffix(archive.ENDING), archive.read(path)
     again = f"python -m examples.recipes.archive examples/results/{path.name} [MEMBER]"
     parts = [
-        f"# {study.title}: analyses",
-        f"Of models of [{study.name}]({study.name}.md), whose notes say which and on what text. "
-        f"The archive also holds the tables that are not shown: `{again}`.",
+        "## Analyses",
+        "The notes above say which models were analysed, and on what text. The archive holds every "
+        f"table, also those that are shown as a plot alone: `{again}`.",
     ]
     for member, content in members.items():
         stem = member.removesuffix(".md")
@@ -75,27 +83,34 @@ def show_analyses(study: Study, path: Path) -> Dict[Path, str]:
         is_compared = f"{folder}comparison.md" in set(members) - {member}
         if not member.endswith(".md") or is_compared:
             continue
-        text = re.sub(r"^##", "###", content.decode("utf-8"), flags=re.MULTILINE).strip()
+        text = re.sub(r"^##", "####", content.decode("utf-8"), flags=re.MULTILINE).strip()
         plot = f"{name}/{stem}.svg"
         has_plot = (PAGES / plot).is_file()
         if has_plot and len(text.splitlines()) > LONG_TABLE:
             text = f"{text.splitlines()[0]} (`{member}`)"
-        parts += [f"## {stem}", text]
+        parts += [f"### {stem}", text]
         if has_plot:
             parts.append(f"![{stem}]({plot})")
-    return {PAGES / f"{name}.md": "\n\n".join(parts) + "\n"}
+    return "\n\n".join(parts) + "\n"
 
 
 def everything() -> Dict[Path, str]:
-    """Return every page and plot of studies, and the page that lists them, by path."""
+    """Return every page and plot of studies, and the page that lists them, by path.
+
+    Raises:
+        ValueError: the page has no place for the list.
+    """
     studies = [read_study(STUDIES / f"{name}.yaml") for name in list_names(STUDIES)]
     published = [study for study in studies if (RESULTS / f"{study.name}.json").is_file()]
-    pages = {PAGES / "index.md": tables.render_index(published)}
+    findings = tables.list_findings(published)
+    index, count = LIST.subn(
+        lambda match: match[1] + findings + match[2], INDEX.read_text(encoding="utf-8")
+    )
+    if count != 1:
+        raise ValueError(f"{INDEX}: {count} lists of findings; valid: one")
+    pages = {INDEX: index}
     for study in published:
         pages.update(show(study))
-        analyses = RESULTS / f"{study.name}{ANALYSIS}{archive.ENDING}"
-        if analyses.is_file():
-            pages.update(show_analyses(study, analyses))
     return pages
 
 

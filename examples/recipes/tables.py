@@ -1,6 +1,7 @@
 """The page of a study, from the ledger alone: the same ledger gives the same bytes."""
 
 import itertools
+import re
 import statistics
 from typing import Any, Dict, List, Sequence
 
@@ -46,18 +47,13 @@ def render(study: Study, ledger: Ledger, today: str, published: bool = True) -> 
     return "\n\n".join(parts) + "\n"
 
 
-def render_index(studies: Sequence[Study]) -> str:
-    """Return the page that lists the pages of studies."""
-    rows = []
+def list_findings(studies: Sequence[Study]) -> str:
+    """Return a list of the pages of studies, each with the first sentence of its finding."""
+    lines = []
     for study in studies:
-        rows.append([f"[{study.title}]({study.name}.md)", study.finding, study.cannot_tell])
-    text = (
-        "Each page is made of a ledger and an archive of outputs in `examples/results` by "
-        "`make results`. How to read them: [studies](../studies.md)."
-    )
-    table = _format_table(["study", "finding", "what it cannot tell"], rows)
-    pages = "```{toctree}\n:hidden:\n:glob:\n\n*\n```"
-    return "\n\n".join(["# Results of the studies", text, table, pages]) + "\n"
+        first = re.split(r"(?<=\.) ", study.finding, maxsplit=1)[0]
+        lines.append(f"- [{study.title}](results/{study.name}.md): {first}\n")
+    return "".join(lines)
 
 
 def name_score(study: Study) -> str:

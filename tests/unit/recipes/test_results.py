@@ -78,6 +78,8 @@ def finished(tmp_path, monkeypatch):
     path = write(tmp_path / "studies", arms=arms, claims=[], seeds=[1], **text)
     for name, folder in (("STUDIES", "studies"), ("RESULTS", "results"), ("PAGES", "pages")):
         monkeypatch.setattr(results, name, tmp_path / folder)
+    monkeypatch.setattr(results, "INDEX", tmp_path / "list.md")
+    results.INDEX.write_text("Before.\n<!-- findings, made by hand -->\n\nOld.\n\n<!-- end -->\nAfter.\n")
     study, out = read_study(path), tmp_path / "out"
     facts = {"phase": "final", "status": "done", "commit": "c", "code": "abc"}
     entries = []
@@ -102,7 +104,10 @@ def test_a_finished_study_is_stored_and_shown(finished, tmp_path, capsys):
     assert main(["--publish", str(out)]) == 0
     assert "finding" not in capsys.readouterr().err
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["probe.json", "probe.tar.xz"]
-    assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == ["index.md", "probe.md", "probe.svg"]
+    assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == ["probe.md", "probe.svg"]
+    findings = "- [Probe](results/probe.md): Good has 12.5 BLEU.\n"
+    listed = f"Before.\n<!-- findings, made by hand -->\n\n{findings}\n<!-- end -->\nAfter.\n"
+    assert results.INDEX.read_text() == listed
     members = archive.read(tmp_path / "results" / "probe.tar.xz")
     assert {key.split("/")[1]: value.decode() for key, value in members.items()} == {"en-de": "en-de", "de-en": "de-en"}
     page = (tmp_path / "pages" / "probe.md").read_text()
@@ -113,6 +118,28 @@ def test_a_finished_study_is_stored_and_shown(finished, tmp_path, capsys):
     assert main(["--publish", str(out)]) == 0
     assert "finding: 12.5 is no mean in the new tables" in capsys.readouterr().err
     assert "| good | beam 5 | 13.5 |" in (tmp_path / "pages" / "probe.md").read_text()
+
+
+def test_analyses_stand_at_the_end_of_the_page(finished, tmp_path):
+    """A long table that has a plot is shown as the plot."""
+    out, *_ = finished
+    publish(out)
+    long_table = "# Long\n" + "| row |\n" * results.LONG_TABLE
+    members = {"short.md": b"## Short\n\n| a |", "long.md": long_table.encode(), "short.json": b"{}"}
+    archive.write(tmp_path / "results" / "probe_analysis.tar.xz", members)
+    (tmp_path / "pages" / "probe_analysis").mkdir(parents=True)
+    (tmp_path / "pages" / "probe_analysis" / "long.svg").touch()
+    assert main([]) == 0
+    page = (tmp_path / "pages" / "probe.md").read_text()
+    analyses = page.split("\n## Analyses\n")[1]
+    assert "| row |" not in analyses and "(`long.md`)\n\n![long](probe_analysis/long.svg)\n" in analyses
+    assert analyses.endswith("\n### short\n\n#### Short\n\n| a |\n")
+
+
+def test_a_page_without_a_place_for_the_list_is_refused(finished, capsys):
+    out, *_ = finished
+    results.INDEX.write_text("Nothing.\n")
+    assert main(["--publish", str(out)]) == 1 and "0 lists of findings" in capsys.readouterr().err
 
 
 def test_what_is_not_finished_or_not_the_same_is_not_stored(finished, tmp_path, capsys):
