@@ -234,18 +234,32 @@ class PrefixEncoder(nn.Module):
         Raises:
             ValueError: there are more tokens than positions.
         """
+        return self.states(tokens, prefix, prefix_padding_mask, positions, padding_mask, updates)[
+            1:
+        ]
+
+    def states(
+        self,
+        tokens: Tensor,
+        prefix: Optional[Prefix] = None,
+        prefix_padding_mask: Optional[Tensor] = None,
+        positions: Optional[Tensor] = None,
+        padding_mask: Optional[Tensor] = None,
+        updates: Optional[Sequence[Updates]] = None,
+    ) -> List[Tensor]:
+        """Encode as :meth:`forward`; return h^0, the embedding's output, and h^1 .. h^L."""
         self._check_length(tokens.size(1))
         if padding_mask is None:
             padding_mask = tokens.eq(self.padding_idx)
         x = self.embed(tokens, positions, padding_mask)  # B S C
         bias = self._key_bias(padding_mask, prefix, prefix_padding_mask, x.dtype)  # B 1 1 P+S
-        outputs = []
+        states = [x]
         for index, layer in enumerate(self.layers):
             layer_prefix = None if prefix is None else prefix[index]
             layer_updates = None if updates is None else updates[index]
             x = layer(x, bias, layer_prefix, layer_updates)
-            outputs.append(x)
-        return outputs
+            states.append(x)
+        return states
 
     def _check_length(self, length: int) -> None:
         if length > self.max_positions:

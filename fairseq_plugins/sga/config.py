@@ -20,6 +20,8 @@ CRITERIONS = {"ctc": "sga_ctc", "dag": "sga_dag", "mask_predict": "sga_mask_pred
 """--alignment of the model -> the criterion that trains it."""
 
 ALIGNMENTS: Any = ChoiceEnum(list(CRITERIONS))
+GUIDANCE_STARTS: Any = ChoiceEnum(["xavier", "tlm"])
+SLOT_POSITIONS: Any = ChoiceEnum(["restart", "continue"])
 ROW_POLICIES: Any = ChoiceEnum(["error", "truncate"])
 """What to do with a file of more rows; new rows would stay random, for they are frozen."""
 
@@ -74,6 +76,16 @@ class SGAConfig(FairseqDataclass):
     )
     no_denoising: bool = option(
         False, "two units only: the paper's 'w/o denoising', a training run of its own"
+    )
+    guidance_start: GUIDANCE_STARTS = option(
+        "xavier",
+        "start of the semantic guidance: xavier, random W_K and W_V as in the paper; tlm, zero W_K "
+        "and W_V beside the frozen layers' own keys and values of the source",
+    )
+    slot_positions: SLOT_POSITIONS = option(
+        "restart",
+        "positions of the slots: restart at the first, as in the paper, or continue after the "
+        "source's (which leaves room for shorter sources)",
     )
     fill_blanks: bool = option(
         False, "the denoiser reads the best piece instead of the blank, as in the authors' code"

@@ -206,9 +206,9 @@ class FreeSGAModel(TokenAlignmentModel):
 
     def encode(self, src_tokens: Tensor) -> FreeGuidance:
         """Compute semantic guidance (Eq. 1 and 2) and lengths. src_tokens: (B, S) int64."""
-        layers, padding_mask = self.encoder_states(src_tokens)
-        guidance = self.guide(layers, padding_mask)
-        length_log_probs = self.length_predictor(layers[-1], padding_mask)  # B N
+        states, padding_mask = self.encoder_states(src_tokens)
+        guidance = self.guide(states, padding_mask)
+        length_log_probs = self.length_predictor(states[-1], padding_mask)  # B N
         return FreeGuidance(guidance.prefix, padding_mask, length_log_probs)
 
     def fill_masks(

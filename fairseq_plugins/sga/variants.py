@@ -60,6 +60,7 @@ from .mask_predict import (
 )
 from .model import SGAModel
 from .state import build_empty, build_frozen, record_sizes
+from .tlm_start import TLMProjection
 
 logger = logging.getLogger(__name__)
 
@@ -136,6 +137,9 @@ class SGA(SGAModel):
         check_rules(cfg, SIZE_RULES)
         model = MODELS[str(cfg.alignment)](frozen, cfg, blank, dictionary.index("<mask>"))
         model.recorded_options = recorded_options
+        if str(cfg.guidance_start) == "tlm":
+            sizes = model.masked_lm.sizes
+            model.semantic = TLMProjection(sizes.embed_dim, sizes.heads)
         log_sizes(model)
         return model
 
