@@ -50,7 +50,7 @@ def add_singular_values_options(parser: Parser) -> None:
     """Add the options of ``singular-values``."""
     add = parser.add_argument
     add("model", metavar="MODEL", help=ENCODER)
-    add("model_b", metavar="MODEL_B", help="another one of the same shape")
+    add("model_b", metavar="MODEL_B", nargs="?", help="another one of the same shape, to compare")
     heads = "attention heads, required only if the files do not tell"
     add("--heads", type=int, metavar="N", help=heads)
     heads = "attention heads of the second model (default: the first one's)"
