@@ -1,4 +1,4 @@
-"""Tiny data-bins of understanding tasks, as data_prep.nlu writes them, and a stand-in encoder with heads."""
+"""Tiny data-bins of understanding tasks, as data_prep.nlu writes them, and a tiny encoder."""
 
 import io
 import json
@@ -18,39 +18,49 @@ from tests import builders
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 
-write_rows, write_dictionary, label_dictionary = builders.write_rows, builders.write_symbols, builders.of_symbols
+write_rows = builders.write_rows
+write_dictionary = builders.write_symbols
+label_dictionary = builders.of_symbols
 
 
 def write_texts(data, folder, name, rows):
-    """Pieces of one side; every row gets its ``</s>``, and the dictionary is written beside them."""
+    """Write the pieces of one side, each row with ``</s>``, and the dictionary."""
     write_rows(data / folder, name, [[*row, builders.EOS] for row in rows])
     write_dictionary(data / folder / "dict.txt", builders.piece_names())
 
 
 def write_classes(data, name, classes, labels):
-    """One class per row, ``</s>`` behind it, as fairseq-preprocess writes it."""
+    """Write one class per row, followed by ``</s>``, and the dictionary of the labels."""
     write_dictionary(data / "label" / "dict.txt", labels)
     symbols = label_dictionary(labels)
     write_rows(data / "label", name, [[symbols.index(label), symbols.eos()] for label in classes])
 
 
 def tag_row(words, labels):
-    """A symbol a piece: the tag where a word (pieces, tag) starts, ``<pad>`` elsewhere; no ``</s>``. Tag None = an unknown one."""
-    symbols = label_dictionary(labels)
-    return [index for pieces, tag in words for index in (symbols.index(tag or ""), *[PAD] * (len(pieces) - 1))]
+    """List one class per piece: the tag at the first piece of a word, ``<pad>`` at the others.
+
+    ``words`` are pairs (pieces, tag); tag None is one that the dictionary lacks.
+    """
+    symbols, row = label_dictionary(labels), []
+    for word, tag in words:
+        row += [symbols.index(tag or ""), *[PAD] * (len(word) - 1)]
+    return row
 
 
 def write_tagged(data, name, sentences, labels=TAGS):
-    """input0 and label of one subset, and both dictionaries."""
-    write_texts(data, "input0", name, [[piece for pieces, _ in words for piece in pieces] for words in sentences])
+    """Write input0 and label of one subset, and both dictionaries."""
+    texts = [[piece for word, _ in words for piece in word] for words in sentences]
+    write_texts(data, "input0", name, texts)
     write_dictionary(data / "label" / "dict.txt", labels)
-    write_rows(data / "label", name, [[*tag_row(words, labels), builders.EOS] for words in sentences])
+    rows = [[*tag_row(words, labels), builders.EOS] for words in sentences]
+    write_rows(data / "label", name, rows)
 
 
 def tagged_sentences(count, seed, shift=0):
-    """Sentences of at least seven words whose tags follow from their pieces: names begin with pieces of their own.
+    """Sentences of at least seven words whose tags follow from their pieces.
 
-    One word in four of a name has a second piece. ``shift``: other pieces outside, as in another language with the same names.
+    One word in four of a name has a second piece. ``shift`` changes the pieces outside of names,
+    as in another language with the same names.
     """
     generator = np.random.default_rng(seed)
     sentences = [[] for _ in range(count)]
@@ -62,9 +72,18 @@ def tagged_sentences(count, seed, shift=0):
                 continue
             for number in range(int(generator.integers(1, 4))):
                 first = builders.FIRST_PIECE + 3 * kind + int(generator.integers(3))
-                rest = [builders.MASK - 1] * int(generator.integers(4) == 0)
-                sentence.append(([first, *rest], f"{'I' if number else 'B'}-{('PER', 'LOC')[kind]}"))
+                suffix = [builders.MASK - 1] * int(generator.integers(4) == 0)
+                tag = f"{'I' if number else 'B'}-{('PER', 'LOC')[kind]}"
+                sentence.append(([first, *suffix], tag))
     return sentences
+
+
+def without_tag(sentences, tag):
+    """Sentences whose words with this tag have one that the dictionary lacks."""
+    return [
+        [(pieces, None if label == tag else label) for pieces, label in words]
+        for words in sentences
+    ]
 
 
 class Rows(list):
@@ -78,7 +97,7 @@ class Rows(list):
         return torch.tensor(super().__getitem__(index))
 
 
-# ---- Tiny raw sets for data_prep.nlu, a sentencepiece model of their pieces, and data-bins read back with stock fairseq. ----
+# ---- Raw sets for data_prep.nlu, a sentencepiece model, and data-bins read by stock fairseq. ----
 
 TEXT = [
     "the cat saw a dog",
@@ -90,10 +109,12 @@ TEXT = [
 
 
 def train_model(path, text=tuple(TEXT), **options):
-    made = io.BytesIO()
-    given = {"vocab_size": 90, "hard_vocab_limit": False, "minloglevel": 2, "num_threads": 1, **options}
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(list(text) * 20), model_writer=made, **given)
-    path.write_bytes(made.getvalue())
+    defaults = {"vocab_size": 90, "hard_vocab_limit": False, "minloglevel": 2, "num_threads": 1}
+    buffer = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(list(text) * 20), model_writer=buffer, **{**defaults, **options}
+    )
+    path.write_bytes(buffer.getvalue())
     return path
 
 
@@ -111,19 +132,21 @@ def write(path, *lines):
 
 
 def squad(path, *paragraphs, **more):
-    """SQuAD's layout of (passage, [(id, question, [(answer, start)])]); ``more`` goes into every question."""
-
-    def question(name, text, answers):
-        answers = [{"text": answer, "answer_start": start} for answer, start in answers]
-        return {"id": name, "question": text, "answers": answers, **more}
-
-    rows = [{"context": text, "qas": [question(*one) for one in questions]} for text, questions in paragraphs]
-    path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": rows}]}), encoding="utf-8")
+    """Write (passage, [(id, question, [(answer, start)])]) as SQuAD; ``more``: per question."""
+    rows = []
+    for context, questions in paragraphs:
+        entries = []
+        for name, text, answers in questions:
+            answers = [{"text": answer, "answer_start": start} for answer, start in answers]
+            entries.append({"id": name, "question": text, "answers": answers, **more})
+        rows.append({"context": context, "qas": entries})
+    content = {"data": [{"title": "T", "paragraphs": rows}]}
+    path.write_text(json.dumps(content), encoding="utf-8")
     return path
 
 
 class Run:
-    """Runs the verb with one sentencepiece model and dictionary, and reads the data-bin that it made."""
+    """Runs a verb of data_prep.nlu with one sentencepiece model, and reads the data-bin."""
 
     def __init__(self, model, dictionary, out):
         self.options = ["--sentencepiece", str(model), "--dict", str(dictionary)]
@@ -134,7 +157,7 @@ class Run:
         return read_json(self.out / "manifest.json")["counts"]
 
     def rows(self, folder, name):
-        """The symbols of every row, with ``</s>``, through stock fairseq."""
+        """Read the symbols of every row, with ``</s>``, by stock fairseq."""
         dictionary = Dictionary.load(str(self.out / folder / "dict.txt"))
         data = data_utils.load_indexed_dataset(str(self.out / folder / name), dictionary)
         return [[dictionary[int(index)] for index in data[row]] for row in range(len(data))]
@@ -150,14 +173,13 @@ class Run:
         return [json.loads(line) for line in text.splitlines()]
 
 
-# ---- Tiny data-bins for question answering and ranking, with words as pieces; and the stand-in. ----
+# ---- Data-bins for question answering and ranking, with words as pieces. ----
 
 BOS, PAD, EOS = 0, 1, 2
 WORDS = [f"w{number}" for number in range(30)]
 
-
-Asked = namedtuple("Asked", "name text passage answers")
-"""A question: its id, its words, the row of its passage, its answers as (text, start)."""
+Question = namedtuple("Question", "name text passage answers")
+"""Its id, its words, the row of its passage, its answers as (text, start)."""
 
 
 def dictionary(words=WORDS):
@@ -169,7 +191,7 @@ def pieces(text):
 
 
 def word_offsets(text):
-    """Begin and end of each word, alternating; the space before a word is the word's, as in sentencepiece."""
+    """List begin and end of each word; the space before it is part of it, as in sentencepiece."""
     ends = np.cumsum([len(word) + 1 for word in text.split(" ")]) - 1
     return [0, *np.repeat(ends, 2).tolist()][:-1]
 
@@ -183,18 +205,18 @@ def write_question_dictionary(folder):
         write_dictionary(folder / part / "dict.txt", WORDS)
 
 
-def write_questions(folder, name, passages, asked):
+def write_questions(folder, name, passages, questions):
     write_question_dictionary(folder)
-    write_question_rows(folder / "input0" / name, [pieces(question.text) for question in asked])
+    write_question_rows(folder / "input0" / name, [pieces(question.text) for question in questions])
     write_question_rows(folder / "input1" / name, [pieces(text) for text in passages])
-    write_question_rows(folder / "offsets" / name, [word_offsets(text) for text in passages], eos=False)
-    lines = {"passages": list(passages), "qa": []}
-    for question in asked:
+    offsets = [word_offsets(text) for text in passages]
+    write_question_rows(folder / "offsets" / name, offsets, eos=False)
+    entries = []
+    for question in questions:
         answers = [{"text": text, "start": start} for text, start in question.answers]
-        lines["qa"].append({"id": question.name, "passage": question.passage, "answers": answers})
-    for part, values in lines.items():
-        (folder / part).mkdir(exist_ok=True)
-        (folder / part / f"{name}.jsonl").write_text("".join(json.dumps(value) + "\n" for value in values), "utf-8")
+        entries.append({"id": question.name, "passage": question.passage, "answers": answers})
+    for part, rows in (("passages", passages), ("qa", entries)):
+        write(folder / part / f"{name}.jsonl", *map(json.dumps, rows))
 
 
 def random_text(rng, low, high):
@@ -202,34 +224,34 @@ def random_text(rng, low, high):
 
 
 def random_questions(count, seed, low=4, high=40):
-    """Passages and questions about them; an answer is one to three words, and half of the questions have a second one."""
+    """Passages and questions, every second with two answers; answers have 1 to 3 words."""
     rng = np.random.default_rng(seed)
     passages = [random_text(rng, low, high) for _ in range(max(count // 2, 1))]
-    asked = []
+    questions = []
     for number in range(count):
         row = int(rng.integers(len(passages)))
         words, answers = passages[row].split(), []
         for _ in range(1 + number % 2):
             first, length = int(rng.integers(len(words))), int(rng.integers(1, 4))
-            answers.append((" ".join(words[first : first + length]), sum(len(word) + 1 for word in words[:first])))
-        asked.append(Asked(f"q{seed}-{number}", random_text(rng, 2, 7), row, answers))
-    return passages, asked
+            start = sum(len(word) + 1 for word in words[:first])
+            answers.append((" ".join(words[first : first + length]), start))
+        questions.append(Question(f"q{seed}-{number}", random_text(rng, 2, 7), row, answers))
+    return passages, questions
 
 
 def write_ranking(folder, name, rows, grades):
-    """The files of one subset of rows (query's id, query, document, grade)."""
+    """Write the files of one subset of rows (id of the query, query, document, grade)."""
     write_question_dictionary(folder)
     symbols = dictionary(grades)
-    (folder / "group").mkdir(exist_ok=True)
     write_dictionary(folder / "label" / "dict.txt", grades)
-    write_question_rows(folder / "input0" / name, [pieces(row[1]) for row in rows])
-    write_question_rows(folder / "input1" / name, [pieces(row[2]) for row in rows])
-    write_question_rows(folder / "label" / name, [[symbols.index(row[3])] for row in rows])
-    (folder / "group" / f"{name}.txt").write_text("".join(f"{row[0]}\n" for row in rows), "utf-8")
+    write_question_rows(folder / "input0" / name, [pieces(query) for _, query, _, _ in rows])
+    write_question_rows(folder / "input1" / name, [pieces(document) for _, _, document, _ in rows])
+    write_question_rows(folder / "label" / name, [[symbols.index(grade)] for *_, grade in rows])
+    write(folder / "group" / f"{name}.txt", *[query_id for query_id, *_ in rows])
 
 
 def random_ranking(queries, seed, grades):
-    """Rows of so many queries with one to six documents each; the first query has no relevant document."""
+    """Rows of queries with one to six documents each; the first query has no relevant document."""
     rng, rows = np.random.default_rng(seed), []
     for number in range(queries):
         query = random_text(rng, 1, 4)
@@ -240,13 +262,13 @@ def random_ranking(queries, seed, grades):
 
 
 class StandIn(BaseFairseqModel):
-    """What the tasks and criterions expect of an encoder; far smaller, and each token sees the one before it."""
+    """A tiny encoder with heads, for tasks and criterions; each token sees the one before it."""
 
     def __init__(self, symbols=builders.VOCAB, width=8, seed=1):
         super().__init__()
         self.generator = torch.Generator().manual_seed(seed)
         self.embedding = nn.Embedding(symbols, width)
-        self.places = nn.Parameter(torch.randn(512, width, generator=self.generator))
+        self.positions = nn.Parameter(torch.randn(512, width, generator=self.generator))
         self.embedding.weight.data.normal_(generator=self.generator)
         self.token_heads, self.sentence_heads = nn.ModuleDict(), nn.ModuleDict()
 
@@ -258,18 +280,25 @@ class StandIn(BaseFairseqModel):
     def register_classification_head(self, name, num_classes):
         self.register_token_head(name, num_classes, self.sentence_heads)
 
-    def forward(self, src_tokens, src_lengths=None, features_only=False, classification_head_name=None, select=None):
-        """Right-padded (B, S) tokens -> logits of a sentence, of every token, or of the selected ones."""
+    def forward(
+        self,
+        src_tokens,
+        src_lengths=None,
+        features_only=False,
+        classification_head_name=None,
+        select=None,
+    ):
+        """Right-padded (B, S) tokens -> logits per sentence, per token, or per selected token."""
         assert features_only and classification_head_name is not None
-        x = self.embedding(src_tokens) + self.places[: src_tokens.size(1)]
+        x = self.embedding(src_tokens) + self.positions[: src_tokens.size(1)]
         x = torch.tanh(x + torch.cat([x[:, :1], x[:, :-1]], dim=1))
         if classification_head_name in self.token_heads:
-            return self.token_heads[classification_head_name](x if select is None else x[select]), {}
-        kept = src_tokens.ne(PAD)[..., None]
-        return self.sentence_heads[classification_head_name]((x * kept).sum(1) / kept.sum(1)), {}
+            return self.token_heads[classification_head_name](
+                x if select is None else x[select]
+            ), {}
+        is_token = src_tokens.ne(PAD)[..., None]
+        mean = (x * is_token).sum(1) / is_token.sum(1)
+        return self.sentence_heads[classification_head_name](mean), {}
 
     def max_positions(self):
         return 512
-
-
-TinyTagger = StandIn

@@ -1,36 +1,32 @@
-"""Entity spans: hand-worked sequences of every tagging style, and equality with a slow loop."""
+"""Test entity spans: every tagging style by hand, a slow loop, and the numbers of a Perl script."""
 
 import random
 
+import pytest
 import torch
 
-from fairseq_plugins.understanding import entities as ops
+from fairseq_plugins.understanding import entities
 from tests.reference import span_loops
 
 PREFIXES, TYPES = "BIES", ("PER", "LOC", "")
 LABELS = ["O", *(f"{prefix}-{name}" if name else prefix for prefix in PREFIXES for name in TYPES)]
 
 
-def classes(rows, labels, device):
-    """Tags -> (N,) classes; None is a tag that training has not seen."""
-    numbers = [-1 if tag is None else list(labels).index(tag) for row in rows for tag in row]
+def classes(rows, device):
+    """(N,) classes of tags; None is a tag that training has not seen."""
+    numbers = [-1 if tag is None else LABELS.index(tag) for row in rows for tag in row]
     return torch.tensor(numbers, dtype=torch.int64, device=device)
 
 
-def counted(predicted, gold, device):
-    """Correct, predicted and gold spans, by the package."""
+def count_spans(predicted, gold, device):
+    """Count correct, predicted and gold spans by the package."""
     words = torch.tensor([len(row) for row in gold], dtype=torch.int64, device=device)
-    rows = (classes(side, LABELS, device) for side in (predicted, gold))
-    counts = ops.span_counts(ops.tag_scheme(LABELS), *rows, ops.sequence_starts(words, int(words.sum())))
-    return tuple(map(int, counts))
+    starts = entities.sequence_starts(words, int(words.sum()))
+    rows = classes(predicted, device), classes(gold, device)
+    return tuple(map(int, entities.span_counts(entities.tag_scheme(LABELS), *rows, starts)))
 
 
-def totals(predicted, gold):
-    """The same, by the slow loop."""
-    return tuple(map(sum, zip((0, 0, 0), *span_loops.counts(predicted, gold).values())))
-
-
-# Tags of a sentence -> its entities as (first word, last word, type), worked out by hand from the rules of the script.
+# Tags of a sentence and its entities (first word, last word, type), by the rules of the script.
 SENTENCES = [
     ("B-PER I-PER O B-LOC", [(0, 1, "PER"), (3, 3, "LOC")]),  # IOB2
     ("I-PER I-PER O I-LOC", [(0, 1, "PER"), (3, 3, "LOC")]),  # IOB1: no B where nothing touches
@@ -38,38 +34,38 @@ SENTENCES = [
     ("I-PER E-PER I-PER I-PER O", [(0, 1, "PER"), (2, 3, "PER")]),  # IOE1
     ("I-PER E-PER E-PER O", [(0, 1, "PER"), (2, 2, "PER")]),  # IOE2
     ("O E-LOC", [(1, 1, "LOC")]),  # E after O is an entity of one word
-    ("B-PER I-PER E-PER S-PER B-PER E-PER", [(0, 2, "PER"), (3, 3, "PER"), (4, 5, "PER")]),  # BIOES
+    ("B-PER I-PER E-PER S-PER B-PER E-PER", [(0, 2, "PER"), (3, 3, "PER"), (4, 5, "PER")]),
     ("S-PER I-PER", [(0, 0, "PER"), (1, 1, "PER")]),
     ("B-PER O I-PER", [(0, 0, "PER"), (2, 2, "PER")]),  # a hole ends it
     ("B I O I", [(0, 1, ""), (3, 3, "")]),  # tags without a type
-    ("B-PER I", [(0, 0, "PER"), (1, 1, "")]),  # none is a type of its own
+    ("B-PER I", [(0, 0, "PER"), (1, 1, "")]),  # no type is a type of its own
 ]
 
 
 def test_spans_by_hand(device):
-    scheme = ops.tag_scheme(LABELS)
-    for text, wanted in SENTENCES:
-        tags = text.split()
-        tables = [table.to(device)[classes([tags], LABELS, device)] for table in scheme[:2]]
-        ends = ops.span_ends(*tables, ops.sequence_starts(torch.tensor([len(tags)], device=device), len(tags))).tolist()
-        spans = [(place, end, scheme.names[tables[1][place]]) for place, end in enumerate(ends) if end != ops.NO_SPAN]
-        assert spans == wanted, text
-        assert span_loops.entities(tags) == set(wanted)
+    for text, expected in SENTENCES:
+        tags, count = text.split(), len(expected)
+        assert span_loops.entities(tags) == set(expected)
+        assert count_spans([tags], [tags], device) == (count, count, count), text
 
 
-def test_it_equals_a_loop_over_the_words(device):
-    """Every prefix and type, sentences of all lengths, predictions near and far from the gold tags."""
+def test_counts_equal_a_loop_over_the_words(device):
+    """Try every prefix and type, all lengths, and predictions near and far from the tags."""
     for _ in range(150):
         labels = random.choice([LABELS, LABELS[: random.randint(3, 7)]])
         gold = [random.choices(labels, k=random.randint(0, 6)) for _ in range(random.randint(1, 4))]
-        predicted = [[random.choice([tag, tag, tag, random.choice(labels)]) for tag in row] for row in gold]
+        predicted = [
+            [random.choice([tag, tag, tag, random.choice(labels)]) for tag in row] for row in gold
+        ]
         if random.random() < 0.3:
             gold = [[random.choice([tag] * 3 + [None]) for tag in row] for row in gold]
-        assert counted(predicted, gold, device) == totals(predicted, gold)
+        counts = span_loops.counts(predicted, gold).values()
+        expected = tuple(map(sum, zip((0, 0, 0), *counts)))
+        assert count_spans(predicted, gold, device) == expected
 
 
 NAMES = {"P": "PER", "L": "LOC"}
-# Random tags of 24 sentences, P = PER, L = LOC, and what the script of 2004-01-26 (in Perl) prints for them.
+# Random tags of 24 sentences, P = PER, L = LOC; the Perl script of 2004-01-26 scored them.
 SCRIPT_GOLD = """
 EL EL IP BP EL / O EP EL BP O O O / O IP / EP EP O IP BL / O O O / EL IP BP / O BL BL / EL O EP O O
 / O O BL EP EL IP O / BP O O EL IL BL O / O BP IL IL / EL O EP EP O O O O / O BL O EL O IP / IP BP
@@ -84,24 +80,27 @@ EL / EL EL O / BL BL BL EP IP BL BP / EP O
 """
 
 
-def test_the_scripts_own_numbers(device):
-    """113 words, 68 entities, 66 predicted, 49 correct, accuracy 79.65, precision 74.24, recall 72.06, F1 73.13."""
-    gold, predicted = (
-        [[f"{tag[0]}-{NAMES[tag[1]]}" if tag[1:] else tag for tag in row.split()] for row in text.split("/")]
-        for text in (SCRIPT_GOLD, SCRIPT_PREDICTED)
-    )
-    assert sum(len(row) for row in gold) == 113
-    assert counted(predicted, gold, device) == (49, 66, 68)
-    scores = {name: round(score, 2) for name, score in span_loops.scores(predicted, gold).items()}
-    assert scores == {"accuracy": 79.65, "precision": 74.24, "recall": 72.06, "f1": 73.13}
+def parse_tags(text):
+    rows = [row.split() for row in text.split("/")]
+    return [[f"{tag[0]}-{NAMES[tag[1]]}" if tag[1:] else tag for tag in row] for row in rows]
 
 
-def test_what_the_labels_write():
+def test_the_numbers_of_the_perl_script(device):
+    gold, predicted = parse_tags(SCRIPT_GOLD), parse_tags(SCRIPT_PREDICTED)
+    assert sum(map(len, gold)) == 113
+    assert count_spans(predicted, gold, device) == (49, 66, 68)
+    expected = {"accuracy": 79.65, "precision": 74.24, "recall": 72.06, "f1": 73.13}
+    assert span_loops.scores(predicted, gold) == pytest.approx(expected, abs=0.005)
+
+
+def test_labels_make_a_scheme_only_if_each_is_a_tag():
     for labels in (["NOUN", "X"], ["O"], [], ["O", "B-PER", "MISC"], ["O-PER", "B-PER"]):
-        assert ops.tag_scheme(labels) is None, labels
-    assert ops.tags_of_spans(["O", "B-PER", "MISC", "I", "O-PER", "BI-X"]) == ["B-PER", "I"]
-    scheme = ops.tag_scheme(["B-PER", "O", "I-LOC", "I-PER"])
+        assert entities.tag_scheme(labels) is None, labels
+    tags = entities.tags_of_spans(["O", "B-PER", "MISC", "I", "O-PER", "BI-X"])
+    assert tags == ["B-PER", "I"]
+    scheme = entities.tag_scheme(["B-PER", "O", "I-LOC", "I-PER"])
     assert scheme.names == ("PER", "LOC")
-    assert (scheme.prefixes.tolist(), scheme.types.tolist()) == ([1, 0, 2, 2, 2], [0, 0, 1, 0, 2])
-    assert ops.split_tag("B-geo-political") == (1, "geo-political"), "the first hyphen parts"
-    assert (ops.split_tag("O"), ops.split_tag("noun")) == ((0, ""), None)
+    assert scheme.prefixes.tolist() == [1, 0, 2, 2, 2]
+    assert scheme.types.tolist() == [0, 0, 1, 0, 2]
+    assert entities.split_tag("B-geo-political") == (1, "geo-political")
+    assert (entities.split_tag("O"), entities.split_tag("noun")) == ((0, ""), None)

@@ -1,10 +1,15 @@
-"""Datasets of understanding tasks: sizes, what is cut and counted, padding, order, classes."""
+"""Test datasets of understanding tasks: sizes, cut texts, padding and input formats."""
 
 import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.understanding.inputs import InputFormat, InputOptions, NLUDataset, cut_lengths
+from fairseq_plugins.understanding.inputs import (
+    InputFormat,
+    InputOptions,
+    NLUDataset,
+    cut_lengths,
+)
 from fairseq_plugins.understanding.sentences import LabelledDataset
 from tests.builders import BOS, EOS, PAD
 from tests.nlu_bins import Rows
@@ -17,48 +22,56 @@ def dataset(*sides, max_positions=50, labels=None):
     """A dataset of one or two sides; with ``labels`` it has classes."""
     texts = [Rows([*row, EOS] for row in side) for side in sides]
     options = InputOptions(InputFormat("xlmr", BOS, EOS), max_positions, PAD, seed=1)
-    return NLUDataset(texts, options) if labels is None else LabelledDataset(texts, options, labels)
+    return LabelledDataset(texts, options, labels) if labels else NLUDataset(texts, options)
 
 
-@pytest.mark.parametrize("max_positions", [50, 8, 7, 6])
-@pytest.mark.parametrize("sides", [(FIRST,), (FIRST, SECOND)])
-def test_sizes_are_those_of_the_items(sides, max_positions):
+@pytest.mark.cases(
+    "sides max_positions cut_rows cut_tokens",
+    ((FIRST, SECOND), 9, 0, 0),
+    ((FIRST, SECOND), 8, 1, 1),
+    ((FIRST, SECOND), 6, 4, 7),
+    ((FIRST,), 4, 1, 1),
+)
+def test_sizes_are_those_of_the_items_and_cuts_are_counted(
+    sides, max_positions, cut_rows, cut_tokens
+):
     data = dataset(*sides, max_positions=max_positions)
-    made = [len(data[index]["tokens"]) for index in range(len(data))]
-    assert data.sizes.tolist() == made
-    assert [data.size(index) for index in range(len(data))] == made
-    assert [data.num_tokens(index) for index in range(len(data))] == made
-    assert data.num_tokens_vec(np.array([3, 0])).tolist() == [made[3], made[0]]
+    lengths = [len(data[index]["tokens"]) for index in range(len(data))]
+    assert data.sizes.tolist() == lengths
+    assert [data.size(index) for index in range(len(data))] == lengths
+    assert [data.num_tokens(index) for index in range(len(data))] == lengths
+    assert data.num_tokens_vec(np.array([3, 0])).tolist() == [lengths[3], lengths[0]]
+    assert (data.cut_rows, data.cut_tokens) == (cut_rows, cut_tokens)
 
 
-def test_what_is_cut_is_counted():
-    assert [dataset(FIRST, SECOND, max_positions=limit).cut_rows for limit in (9, 8, 7, 6)] == [0, 1, 2, 4]
-    assert [dataset(FIRST, SECOND, max_positions=limit).cut_tokens for limit in (9, 8, 7, 6)] == [0, 1, 3, 7]
-    tagged = dataset(FIRST, max_positions=4)
-    assert (tagged.cut_rows, tagged.cut_tokens) == (1, 1)
-    assert tagged[0]["tokens"].tolist() == [BOS, 11, 12, EOS]
+def test_a_text_is_cut_at_its_end():
+    item = dataset(FIRST, max_positions=4)[0]
+    assert item["tokens"].tolist() == [BOS, 11, 12, EOS]
 
 
 def test_a_batch_is_padded_on_the_right():
     data = dataset(FIRST)
     batch = data.collater([data[0], data[1], data[2]])
-    expected = [[BOS, 11, 12, 13, EOS], [BOS, 14, EOS, PAD, PAD], [BOS, EOS, PAD, PAD, PAD]]
-    assert batch["net_input"]["src_tokens"].tolist() == expected
+    assert batch["net_input"]["src_tokens"].tolist() == [
+        [BOS, 11, 12, 13, EOS],
+        [BOS, 14, EOS, PAD, PAD],
+        [BOS, EOS, PAD, PAD, PAD],
+    ]
     assert batch["net_input"]["src_lengths"].tolist() == [5, 3, 2]
     assert batch["id"].tolist() == [0, 1, 2]
     assert (batch["nsentences"], batch["ntokens"]) == (3, 10)
     assert data.collater([]) == {}
 
 
-def test_sides_and_labels_that_do_not_fit_are_refused():
-    dataset(FIRST, SECOND, max_positions=6)
-    for sides, more, message in (
-        ((FIRST, SECOND), {"max_positions": 5}, "--max-positions leaves room for 1 pieces of 2 texts"),
-        ((FIRST, SECOND[:3]), {}, "input0 has 4 rows, input1 has 3 rows; valid: equal numbers"),
-        ((FIRST, SECOND), {"labels": np.array([0, 1])}, "label has 2 rows, input0 has 4 rows; valid: equal numbers"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            dataset(*sides, **more)
+@pytest.mark.cases(
+    "second options message",
+    (SECOND, {"max_positions": 5}, "--max-positions leaves room for 1 pieces of 2 texts"),
+    (SECOND[:3], {}, "input0 has 4 rows, input1 has 3 rows"),
+    (SECOND, {"labels": [0, 1]}, "label has 2 rows, input0 has 4 rows"),
+)
+def test_unequal_files_and_too_few_positions_are_refused(second, options, message):
+    with pytest.raises(ValueError, match=message):
+        dataset(FIRST, second, **options)
 
 
 A, B = [11, 12, 13], [21, 22]
@@ -67,43 +80,45 @@ LANG = 99
 
 def assemble(name, texts, room=50):
     """The tokens, with the symbol of the language where the format has one."""
-    made = InputFormat(name, BOS, EOS)
-    language = LANG if made.needs_language else None
-    return made.assemble([torch.tensor(text, dtype=torch.int32) for text in texts], room, language).tokens.tolist()
+    input_format = InputFormat(name, BOS, EOS)
+    language = LANG if input_format.needs_language else None
+    rows = [torch.tensor(text, dtype=torch.int32) for text in texts]
+    return input_format.assemble(rows, room, language).tokens.tolist()
 
 
 @pytest.mark.cases(
-    "name one two",
+    "name single pair",
     ("xlmr", [BOS, *A, EOS], [BOS, *A, EOS, EOS, *B, EOS]),
     ("bert", [BOS, *A, EOS], [BOS, *A, EOS, *B, EOS]),
     ("mbart", [*A, EOS, LANG], [*A, EOS, *B, EOS, LANG]),
     ("mbart50", [LANG, *A, EOS], [LANG, *A, EOS, *B, EOS]),
 )
-def test_formats_by_hand(name, one, two):
-    assert assemble(name, [A]) == one
-    assert assemble(name, [A, B]) == two
-    made = InputFormat(name, BOS, EOS)
-    assert (made.added(1), made.added(2)) == (len(one) - len(A), len(two) - len(A) - len(B))
-    assert made.needs_language == (LANG in one)
+def test_input_formats_by_hand(name, single, pair):
+    assert assemble(name, [A]) == single
+    assert assemble(name, [A, B]) == pair
+    input_format = InputFormat(name, BOS, EOS)
+    assert input_format.added(1) == len(single) - len(A)
+    assert input_format.added(2) == len(pair) - len(A) - len(B)
+    assert input_format.needs_language == (LANG in single)
 
 
-def test_kept_is_what_taking_from_the_longer_one_leaves():
-    """Piece by piece from the longer text; where both are of a length, either may give."""
+def test_the_longer_of_two_texts_is_cut():
+    """Piece by piece; of two texts of one length either may be cut."""
     for first in range(8):
+        assert cut_lengths([first], 4) == [min(first, 4)]
         for second in range(8):
             for room in range(2, 12):
-                kept = cut_lengths([first, second], room)
-                left = [first, second]
-                while sum(left) > room:
-                    left[left.index(max(left))] -= 1
-                assert sorted(kept) == sorted(left)
-                assert kept[0] <= first and kept[1] <= second
-            assert cut_lengths([first], 4) == [min(first, 4)]
+                lengths = cut_lengths([first, second], room)
+                expected = [first, second]
+                while sum(expected) > room:
+                    expected[expected.index(max(expected))] -= 1
+                assert sorted(lengths) == sorted(expected)
+                assert lengths[0] <= first and lengths[1] <= second
 
 
-@pytest.mark.parametrize(("texts", "room"), [([[1]], 2), ([[1], [2]], 5), ([[1], [2]], 2)])
-def test_no_room_for_a_piece_of_each_and_an_unknown_format_are_refused(texts, room):
-    with pytest.raises(ValueError, match=r"--max-positions.* texts; valid: one each"):
-        assemble("xlmr", texts, room)
-    with pytest.raises(ValueError, match="--input-format must be one of xlmr, bert, mbart, mbart50; got 'gpt'"):
+def test_each_text_needs_room_for_a_piece():
+    for texts, room in (([[1]], 2), ([[1], [2]], 5)):
+        with pytest.raises(ValueError, match="--max-positions"):
+            assemble("xlmr", texts, room)
+    with pytest.raises(ValueError, match="--input-format must be one of .*; got 'gpt'"):
         InputFormat("gpt", BOS, EOS)

@@ -1,9 +1,9 @@
-"""token_classification: words and tags as they reach the model, the head, what is logged, every error."""
+"""Test token_classification: words and tags of a batch, unseen tags, cut sentences."""
 
 import logging
 
+import numpy as np
 import pytest
-import torch
 
 from fairseq_plugins.understanding.inputs import InputFormat, InputOptions
 from fairseq_plugins.understanding.tags import UNSEEN, TaggingDataset, read_tags
@@ -12,42 +12,47 @@ from tests.builders import BOS, EOS, PAD
 from tests.nlu_bins import TAGS
 from tests.unit.common.making import load, maker
 
-SENTENCES = [[([11, 12], "B-PER"), ([13], "I-PER"), ([14], "O")], [([15], "O"), ([16, 17], "O"), ([18], "O")]]
-SENTENCES.append([([19], "B-LOC")])
-setup = maker("token_classification", classification_head_name="token_classification_head")
+SENTENCES = [
+    [([11, 12], "B-PER"), ([13], "I-PER"), ([14], "O")],
+    [([15], "O"), ([16, 17], "O"), ([18], "O")],
+    [([19], "B-LOC")],
+]
+UNSEEN_TAGS = [[([20, 21], None), ([22], "O")], [([23], None), ([24], None)]]
+make_task = maker("token_classification", classification_head_name="head")
 
 
 @pytest.fixture(scope="module")
 def folder(path):
-    """English, German and a French test set with a tag that training has not."""
+    """An English training set, and a French test set with tags that training has not."""
     nlu_bins.write_tagged(path, "train.en", SENTENCES)
-    nlu_bins.write_tagged(path, "train.de", SENTENCES[::-1])
-    nlu_bins.write_tagged(path, "test.fr", [[([20, 21], None), ([22], "O")], [([23], None), ([24], None)]])
+    nlu_bins.write_tagged(path, "test.fr", UNSEEN_TAGS)
     return path
 
 
-def test_words_and_tags_reach_the_batch(folder):
-    task = setup(folder)
+def test_words_and_tags_of_a_batch(folder):
+    task = make_task(folder)
     data = load(task, "train.en")
     batch = data.collater([data[index] for index in range(3)])
-    select = batch["net_input"]["select"]
-    assert batch["net_input"]["src_tokens"][select].tolist() == [11, 13, 14, 15, 16, 18, 19]
-    assert [task.labels[number] for number in batch["target"]] == ["B-PER", "I-PER", "O", "O", "O", "O", "B-LOC"]
+    tokens, select = (batch["net_input"][name] for name in ("src_tokens", "select"))
+    assert tokens[select].tolist() == [11, 13, 14, 15, 16, 18, 19]
+    tags = [task.labels[number] for number in batch["target"]]
+    assert tags == ["B-PER", "I-PER", "O", "O", "O", "O", "B-LOC"]
     assert batch["words"].tolist() == [3, 3, 1]
-    assert batch["net_input"]["src_tokens"][2].tolist() == [BOS, 19, EOS, *[PAD] * 3]
+    assert tokens[2].tolist() == [BOS, 19, EOS, *[PAD] * 3]
 
 
 def test_unseen_tags_are_a_warning_and_refused_in_training(folder, caplog):
     caplog.set_level(logging.INFO)
-    load(setup(folder), "train.en")
+    load(make_task(folder), "train.en")
     assert "subset" not in caplog.text
-    data = load(setup(folder), "test.fr")
-    assert "test.fr: most frequent tag O, 25.0 % of all words" in caplog.messages, "words of unseen tags are words"
+    data = load(make_task(folder), "test.fr")
+    # Words with unseen tags count as words.
+    assert "test.fr: most frequent tag O, 25.0 % of all words" in caplog.messages
     (warning,) = (message for message in caplog.messages if "subset" in message)
-    assert "subset test.fr: 3 of 4 words have a tag that label/dict.txt lacks" in warning
-    assert data[0]["target"].tolist() == [-1, 0]
-    with pytest.raises(ValueError, match=r"test\.fr: 3 of 4 .*valid: in --train-subset O, B-PER, I-PER, B-LOC, I-LOC"):
-        setup(folder).load_dataset("test.fr", combine=True)
+    assert "subset test.fr: 3 of 4 words" in warning
+    assert data[0]["target"].tolist() == [UNSEEN, 0]
+    with pytest.raises(ValueError, match=r"test\.fr: 3 of 4 .*O, B-PER, I-PER, B-LOC, I-LOC"):
+        make_task(folder).load_dataset("test.fr", combine=True)
 
 
 # ---- Dataset. ----
@@ -58,24 +63,26 @@ LABELS = [[B_PER, PAD, I_PER, OUT, PAD, PAD], [OUT], [], [B_LOC, PAD, UNK]]
 PIECES = [[11, 12, 13, 14, 15, 16], [17], [], [18, 19, 20]]
 
 
-def read(labels, pieces=(6, 1, 0, 3)):
-    rows = [torch.tensor(row, dtype=torch.int64) for row in labels]
-    return read_tags(rows, pieces, nlu_bins.label_dictionary(TAGS), "test.de")
+def read(labels):
+    rows = [np.array(row, dtype=np.int64) for row in labels]
+    counts = [len(row) for row in PIECES]
+    return read_tags(rows, counts, nlu_bins.label_dictionary(TAGS), "test.de")
 
 
 def dataset(max_positions=50, name="xlmr", language=None):
     text = nlu_bins.Rows([*row, EOS] for row in PIECES)
-    return TaggingDataset(
-        text, InputOptions(InputFormat(name, BOS, EOS), max_positions, PAD, 1, language), read(LABELS)
-    )
+    options = InputOptions(InputFormat(name, BOS, EOS), max_positions, PAD, 1, language)
+    return TaggingDataset(text, options, read(LABELS))
 
 
-@pytest.mark.parametrize(("name", "language"), [("xlmr", None), ("bert", None), ("mbart", 77), ("mbart50", 77)])
-def test_first_pieces_are_selected_and_carry_the_classes_in_every_format(name, language):
-    data = dataset(name=name, language=language)
-    for index, wanted in enumerate([[11, 13, 14], [17], [], [18, 20]]):
-        assert data[index]["tokens"][data[index]["places"]].tolist() == wanted
-    assert [data[index]["target"].tolist() for index in range(4)] == [[1, 2, 0], [0], [], [3, UNSEEN]]
+@pytest.mark.parametrize("name", ["mbart", "mbart50"])
+def test_the_symbol_of_the_language_shifts_the_words(name):
+    """It is the last token or the first one."""
+    data = dataset(name=name, language=77)
+    first_pieces = [
+        item["tokens"][item["places"]].tolist() for item in map(data.__getitem__, range(4))
+    ]
+    assert first_pieces == [[11, 13, 14], [17], [], [18, 20]]
 
 
 @pytest.mark.cases(
@@ -84,26 +91,26 @@ def test_first_pieces_are_selected_and_carry_the_classes_in_every_format(name, l
     (6, [[1, 2, 0], [0], [], [3, UNSEEN]], 0, 1, 1),  # a word that loses its end keeps its tag
     (5, [[1, 2], [0], [], [3, UNSEEN]], 1, 1, 1),
     (4, [[1], [0], [], [3]], 3, 2, 0),
-    (3, [[1], [0], [], [3]], 3, 2, 0),
 )
 def test_words_are_cut_with_their_first_piece(limit, targets, cut_words, cut_rows, unseen):
     data = dataset(limit)
-    assert [data[index]["target"].tolist() for index in range(4)] == targets
-    for index, target in enumerate(targets):
-        assert len(data[index]["tokens"]) <= limit
-        assert len(data[index]["places"]) == len(target)
+    items = [data[index] for index in range(4)]
+    assert [item["target"].tolist() for item in items] == targets
+    assert [len(item["places"]) for item in items] == [len(target) for target in targets]
+    assert max(len(item["tokens"]) for item in items) <= limit
     assert (data.cut_words, data.cut_rows, data.unseen) == (cut_words, cut_rows, unseen)
-    assert data.words == sum(len(target) for target in targets) == 6 - cut_words
+    assert data.words == 6 - cut_words
 
 
-def test_rows_that_do_not_fit_are_named():
-    for row, labels, message in (
-        (4, [[OUT, OUT]], "test.de: row 4 has 2 tags in label and 3 pieces"),
-        (4, [[OUT, OUT, EOS]], "row 4 has 2 tags in label and 3 pieces"),
-        (2, [[]], "row 2 has 0 tags in label and 1 pieces"),
-        (4, [[OUT, EOS, OUT]], "test.de: row 4 of label has </s>"),
-        (1, [[BOS, *LABELS[0][1:]]], "row 1 of label has <s>"),
-        (4, [], "label/test.de has 3 rows, input0/test.de has 4 rows"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            read([*LABELS[: row - 1], *labels, *LABELS[row:]])
+@pytest.mark.cases(
+    "row labels message",
+    (4, [[OUT, OUT]], "test.de: row 4 has 2 tags in label and 3 pieces"),
+    (4, [[OUT, OUT, EOS]], "row 4 has 2 tags in label and 3 pieces"),
+    (2, [[]], "row 2 has 0 tags in label and 1 pieces"),
+    (4, [[OUT, EOS, OUT]], "test.de: row 4 of label has </s>"),
+    (1, [[BOS, *LABELS[0][1:]]], "row 1 of label has <s>"),
+    (4, [], "label/test.de has 3 rows, input0/test.de has 4 rows"),
+)
+def test_rows_that_do_not_fit_are_named(row, labels, message):
+    with pytest.raises(ValueError, match=message):
+        read([*LABELS[: row - 1], *labels, *LABELS[row:]])

@@ -1,4 +1,4 @@
-"""The criterion of VECO's pre-training: what is logged and refused. Losses are compared with loops in tests/reference."""
+"""Test the criterion of VECO's pre-training: its logs and refusals; tests/reference its losses."""
 
 import math
 from types import SimpleNamespace
@@ -11,54 +11,63 @@ from tests import veco_builders
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
-NAMES = ("is_mlm", "cs_mlm", "tlm")
 
-
-def criterion(**options):
+def make_criterion(**options):
     return CrossSequenceMLMCriterion(None, CrossSequenceMLMConfig(**options))
 
 
-def test_wrong_objectives_are_refused():
-    for objectives, pairs, frozen, message in (
-        ("tlm", [], 0, "tlm needs parallel text; give --pairs"),
-        ("is,tlm", ["en-de"], 7, "--freeze-backbone-updates 7 .* needs cs"),
-        *((text, ["en-de"], 0, f"--objectives must be .*got '{text}'") for text in ("", "is,is", "is,mlm", ",")),
-    ):
-        task = SimpleNamespace(pairs=pairs, cfg=SimpleNamespace(freeze_backbone_updates=frozen))
-        with pytest.raises(ValueError, match=message):
-            CrossSequenceMLMCriterion(task, CrossSequenceMLMConfig(objectives=objectives))
+@pytest.mark.cases(
+    "objectives pairs frozen message",
+    ("tlm", [], 0, "tlm needs parallel text; give --pairs"),
+    ("is,tlm", ["en-de"], 7, "--freeze-backbone-updates 7 .* needs cs"),
+    *(
+        (text, ["en-de"], 0, f"--objectives .*got '{text}'")
+        for text in ("", "is,is", "is,mlm", ",")
+    ),
+)
+def test_wrong_objectives_are_refused(objectives, pairs, frozen, message):
+    task = SimpleNamespace(pairs=pairs, cfg=SimpleNamespace(freeze_backbone_updates=frozen))
+    with pytest.raises(ValueError, match=message):
+        CrossSequenceMLMCriterion(task, CrossSequenceMLMConfig(objectives=objectives))
 
 
-def epoch(logs):
+def reduce(logs):
     with metrics.aggregate(new_root=True) as meters:
         CrossSequenceMLMCriterion.reduce_metrics(logs)
         return meters.get_smoothed_values()
 
 
 def test_objectives_are_logged_in_bits_by_name():
-    model = veco_builders.random_pretrainer()
-    batches = [veco_builders.batch(), veco_builders.batch(seed=9, parallel=False, lengths=(5, 3))]
-    logs = [criterion()(model, sample)[2] for sample in batches]
+    model, criterion = veco_builders.random_pretrainer(), make_criterion()
+    parallel, monolingual = (
+        veco_builders.batch(),
+        veco_builders.batch(seed=9, parallel=False, lengths=(5, 3)),
+    )
+    logs = [criterion(model, sample)[2] for sample in (parallel, monolingual)]
+    # Every rank has the same names and types: fairseq sums numbers and tensors apart.
     types = [{name: type(value) for name, value in log.items()} for log in logs]
-    assert types[0] == types[1]  # every rank has the same names, and as many tensors: they are summed apart
+    assert types[0] == types[1]
     assert (logs[1]["tlm"], logs[1]["tlm_tokens"]) == (0.0, 0)
-    logged = epoch(logs)
-    sizes = [int(sample["net_input"]["masked"].sum()) for sample in batches]
-    for name in NAMES:
-        tokens = sum(sizes) if name != "tlm" else sizes[0]
+    logged = reduce(logs)
+    sizes = [int(sample["net_input"]["masked"].sum()) for sample in (parallel, monolingual)]
+    for name, tokens in {
+        "is_mlm": sum(sizes),
+        "cs_mlm": sum(sizes),
+        "tlm": sizes[0],
+        "loss": sum(sizes),
+    }.items():
         bits = sum(float(log[name]) for log in logs) / tokens / math.log(2)
         assert logged[name] == pytest.approx(bits, abs=1e-3) and bits > 1.0
-    total = sum(float(log["loss"]) for log in logs) / sum(sizes) / math.log(2)
-    assert logged["loss"] == pytest.approx(total, abs=1e-3)
-    assert float(logs[0]["loss"]) == pytest.approx(sum(float(logs[0][name]) for name in NAMES), rel=1e-5)
-    assert "tlm" not in epoch(logs[1:])
+    total = sum(float(logs[0][name]) for name in ("is_mlm", "cs_mlm", "tlm"))
+    assert float(logs[0]["loss"]) == pytest.approx(total, rel=1e-5)
+    assert "tlm" not in reduce(logs[1:])
 
 
-def test_a_batch_without_any_objective_trains_nothing():
-    """TLM alone on a monolingual batch: a loss of 0 that can be differentiated."""
+def test_a_batch_without_any_objective_has_a_loss_of_zero():
+    """TLM alone on a monolingual batch; the loss can be differentiated."""
     model, sample = veco_builders.random_pretrainer(), veco_builders.batch(parallel=False)
-    loss, _, logged = criterion(objectives="tlm")(model, sample)
+    loss, _, log = make_criterion(objectives="tlm")(model, sample)
     loss.backward()
-    assert (float(loss.detach()), logged["tlm_tokens"]) == (0.0, 0)
+    assert (float(loss.detach()), log["tlm_tokens"]) == (0.0, 0)
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    assert gradients and not any(bool(gradient.any()) for gradient in gradients)
+    assert gradients and not any(gradient.any() for gradient in gradients)

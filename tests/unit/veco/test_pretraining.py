@@ -1,16 +1,21 @@
-"""Task veco_pretraining: its data, sampling and order of batches, every error before the first batch."""
+"""Test the task veco_pretraining: its data, shares, dictionary, and refused options."""
 
 import numpy as np
 import pytest
 
-from tests import builders
-from tests import veco_builders as veco
+from tests import builders, veco_builders
 from tests.unit.common.making import load, maker
-from tests.veco_builders import BOS, EOS, whole
+from tests.veco_builders import BOS, EOS, stream_rows, unmasked
 
 PAIRS = 30
-OPTIONS = dict(pairs="en-de", monolingual="en", train_subset="train", tokens_per_sample=24, ddp_backend="c10d")
-setup = maker("veco_pretraining", **OPTIONS)
+make_task = maker(
+    "veco_pretraining",
+    pairs="en-de",
+    monolingual="en",
+    train_subset="train",
+    tokens_per_sample=24,
+    ddp_backend="c10d",
+)
 
 
 @pytest.fixture(scope="module")
@@ -18,57 +23,67 @@ def folder(path):
     for split in ("train", "valid"):
         builders.write_pair(path, split, "en", "de", PAIRS)
         builders.write_pair(path, split, "en", "fr", 10)
-        veco.write_documents(path, split, "en", veco.documents([5, 4] * 10, 3))
-        veco.write_documents(path, split, "it", veco.documents([4] * 4, 5))
+        english, italian = (
+            veco_builders.documents(counts, seed)
+            for counts, seed in (([5, 4] * 10, 3), ([4] * 4, 5))
+        )
+        veco_builders.write_documents(path, split, "en", english)
+        veco_builders.write_documents(path, split, "it", italian)
     return path
 
 
 def test_validation_has_every_text_once(folder):
-    data = load(setup(folder, pairs="en-de,en-fr", monolingual="it,en"), "valid")
-    italian, english = (veco.segments(veco.documents(c, s), 12) for c, s in (([4] * 4, 5), ([5, 4] * 10, 3)))
-    sources, targets = builders.sentences(PAIRS, 1), builders.sentences(PAIRS, 101)
-    expected = [veco.rows_of(stream, index) for stream in (italian, english) for index in range(len(stream))]
-    expected += [[[BOS, *x, EOS], [BOS, *y, EOS]] for x, y in zip(sources, targets)]
-    texts = [whole(item) for item in data]
-    assert texts[: len(expected)] == expected
-    assert len(texts) == len(expected) + 10
+    data = load(make_task(folder, pairs="en-de,en-fr", monolingual="it,en"), "valid")
+    italian = veco_builders.segments(veco_builders.documents([4] * 4, 5), 12)
+    english = veco_builders.segments(veco_builders.documents([5, 4] * 10, 3), 12)
+    expected = []
+    for stream in (italian, english):
+        expected += [stream_rows(stream, index) for index in range(len(stream))]
+    for source, target in zip(builders.sentences(PAIRS, 1), builders.sentences(PAIRS, 101)):
+        expected.append([[BOS, *source, EOS], [BOS, *target, EOS]])
+    texts = [*map(unmasked, data)]
+    assert texts[: len(expected)] == expected and len(texts) == len(expected) + 10
     assert data.probabilities is None
-    for index in range(data.first_pair):
-        assert data.size(index) <= 24
+    assert max(data.size(index) for index in range(data.first_pair)) <= 24
 
 
 def test_training_is_sampled_within_each_kind(folder):
-    task = setup(folder, pairs="en-de,en-fr", monolingual="en,it")
+    options = {"pairs": "en-de,en-fr", "monolingual": "en,it"}
+    task = make_task(folder, **options)
     data = load(task)
-    counts = [len(stream) for stream in data.streams]
-    roots = np.sqrt(counts)
+    sizes = np.array([len(stream) for stream in data.streams])
+    roots = np.sqrt(sizes)
     expected = [*(roots[:2] / roots[:2].sum()), *(roots[2:] / roots[2:].sum())]
     assert data.probabilities == pytest.approx(expected)
-    natural = load(setup(folder, pairs="en-de,en-fr", monolingual="en,it", sampling_alpha=1.0)).probabilities
-    assert natural == pytest.approx([counts[0] / sum(counts[:2]), counts[1] / sum(counts[:2]), 0.75, 0.25])
-    assert load(task, "train", task_cfg=task.cfg).probabilities is None, "validating on the training set"
-    assert load(setup(folder, monolingual="")).probabilities == pytest.approx([1.0])
+    natural = load(make_task(folder, **options, sampling_alpha=1.0)).probabilities
+    assert natural == pytest.approx([*(sizes[:2] / sizes[:2].sum()), 0.75, 0.25])
+    # fairseq passes task_cfg when it validates, here on the training set.
+    assert load(task, "train", task_cfg=task.cfg).probabilities is None
+    assert load(make_task(folder, monolingual="")).probabilities == pytest.approx([1.0])
 
 
-def test_mask_stands_behind_the_pieces(folder, tmp_path):
-    task = setup(folder)
-    assert task.source_dictionary.symbols == task.target_dictionary.symbols == builders.dictionary().symbols
-    text = (folder / "dict.en.txt").read_text(encoding="utf-8")
-    (tmp_path / "dict.en.txt").write_text(text + "<mask> 1\n", encoding="utf-8")
-    assert setup(tmp_path, pairs="").source_dictionary.symbols == builders.dictionary().symbols
-    (tmp_path / "dict.en.txt").write_text(text + "<mask> 1\n[en] 1\n", encoding="utf-8")
-    assert setup(tmp_path, pairs="").source_dictionary.symbols == [*builders.dictionary().symbols, "[en]"]
-    (tmp_path / "dict.en.txt").write_text("<mask> 1\n" + text, encoding="utf-8")
-    with pytest.raises(ValueError, match="<mask> must stand after the pieces"):
-        setup(tmp_path, pairs="")
-
-
-def test_options_and_data_that_do_not_fit_are_named(folder):
-    for given, message in (
-        ({"pairs": "", "monolingual": ""}, "--pairs and --monolingual are both empty"),
-        ({"pairs": "", "monolingual": "sv"}, "no dictionary .*dict.sv.txt"),
-        ({"monolingual": "de"}, "--monolingual de: .*train.en-de.de.bin has no empty line.*after each document"),
-        ({"tokens_per_sample": 6, "monolingual": ""}, "train en-de: no text of two segments; left out: "),
+def test_mask_stands_after_the_pieces(folder, tmp_path):
+    symbols = builders.dictionary().symbols
+    task = make_task(folder)
+    assert task.source_dictionary.symbols == task.target_dictionary.symbols == symbols
+    for entries, expected in (
+        ([*builders.piece_names(), "<mask>"], symbols),
+        ([*builders.piece_names(), "<mask>", "[en]"], [*symbols, "[en]"]),
     ):
-        with pytest.raises(ValueError, match=message):
-            load(setup(folder, **given))
+        builders.write_symbols(tmp_path / "dict.en.txt", entries)
+        assert make_task(tmp_path, pairs="").source_dictionary.symbols == expected
+    builders.write_symbols(tmp_path / "dict.en.txt", ["<mask>", *builders.piece_names()])
+    with pytest.raises(ValueError, match="<mask> must stand after the pieces"):
+        make_task(tmp_path, pairs="")
+
+
+@pytest.mark.cases(
+    "options message",
+    ({"pairs": "", "monolingual": ""}, "--pairs and --monolingual"),
+    ({"pairs": "", "monolingual": "sv"}, "no dictionary .*dict.sv.txt"),
+    ({"monolingual": "de"}, "--monolingual de: .*train.en-de.de.bin has no empty line"),
+    ({"tokens_per_sample": 6, "monolingual": ""}, "train en-de: no text of two segments"),
+)
+def test_options_and_data_that_do_not_fit_are_named(folder, options, message):
+    with pytest.raises(ValueError, match=message):
+        load(make_task(folder, **options))
