@@ -187,7 +187,7 @@ class Filler:
         """Raise ValueError if a side's dictionary differs from the entries of the file."""
         symbols = getattr(self.model, side).dictionary.symbols
         remedy = self.options.dictionary
-        check_entries(entries, symbols, self.origin, "the dict.txt beside it", remedy)
+        check_entries(entries, symbols, self.origin, "the vocabulary beside it", remedy)
 
     def drop_mask_row(self, side: str, row: Optional[int]) -> None:
         """Remove the row of ``<mask>`` from a side's tensors if its dictionary has no ``<mask>``.
