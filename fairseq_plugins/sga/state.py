@@ -164,7 +164,11 @@ def check_dictionary(pretrained: PretrainedFile, dictionary: Dictionary, origin:
             origin,
         )
     check_entries(
-        pretrained.entries, dictionary.symbols, origin, "the vocabulary beside it", USE_ITS_DICTIONARY
+        pretrained.entries,
+        dictionary.symbols,
+        origin,
+        "the vocabulary beside it",
+        USE_ITS_DICTIONARY,
     )
 
 
