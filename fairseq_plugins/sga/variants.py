@@ -137,9 +137,7 @@ class SGA(SGAModel):
         check_rules(cfg, SIZE_RULES)
         model = MODELS[str(cfg.alignment)](frozen, cfg, blank, dictionary.index("<mask>"))
         model.recorded_options = recorded_options
-        if str(cfg.guidance_start) == "tlm":
-            sizes = model.masked_lm.sizes
-            model.semantic = TLMProjection(sizes.embed_dim, sizes.heads)
+        start_guidance(model, cfg)
         log_sizes(model)
         return model
 
@@ -155,6 +153,13 @@ register_criterion("sga_mask_predict", dataclass=SGAMaskPredictConfig)(SGAMaskPr
 
 
 # ---- Decoding. ----
+
+
+def start_guidance(model: SGAModel, cfg: Any) -> None:
+    """Let W_K and W_V start from TLM, if ``--guidance-start tlm`` asks for it."""
+    if str(cfg.guidance_start) == "tlm":
+        sizes = model.masked_lm.sizes
+        model.semantic = TLMProjection(sizes.embed_dim, sizes.heads)
 
 
 def build_generator(
