@@ -4,7 +4,7 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.models import build_model
+from fairseq import models
 
 from fairseq_plugins.checkpoints import CheckpointError, read_masked_lm
 from fairseq_plugins.masked_lm.training import XLMRMaskedLMConfig
@@ -15,7 +15,7 @@ from tests.bert_builders import EPSILON, write_encoder
 def build(folder, **options):
     defaults = vars(XLMRMaskedLMConfig(init_from_mlm=str(folder), **options))
     args = Namespace(**{**defaults, "arch": "xlmr_mlm", "tokens_per_sample": builders.POSITIONS})
-    return build_model(args, builders.task()), args
+    return models.build_model(args, builders.task()), args
 
 
 def test_rows_and_sizes_come_from_the_file_and_the_head_is_new(tmp_path, caplog):
