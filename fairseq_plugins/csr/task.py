@@ -161,8 +161,8 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
         if split == cfg.train_subset:
             check_targets(coverages)
         switching = Switching(cfg.switch_ratio, cfg.switch_span, cfg.seed)
-        padding = (cfg.left_pad_source, cfg.left_pad_target)
-        return CodeSwitchingDataset(texts, entries.table(), switching, dictionary, *padding)
+        layout = (cfg.left_pad_source, cfg.left_pad_target, cfg.one_language_per_batch)
+        return CodeSwitchingDataset(texts, entries.table(), switching, dictionary, *layout)
 
     def _word_encoder(self) -> WordEncoder:
         """Read ``--sentencepiece-model``. Raises ValueError if it is missing or damaged."""
