@@ -86,8 +86,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     examples.add_sentence_option(parser)
     args = parser.parse_args(argv)
     if args.turn_separator and args.sentence_separator:
-        options = f"--turn-separator {args.turn_separator} --sentence-separator"
-        raise InputError(f"{options} {args.sentence_separator}: valid: one of them")
+        pair = f"--turn-separator {args.turn_separator} --sentence-separator"
+        raise InputError(f"{pair} {args.sentence_separator}: valid: one of them")
     examples.check_split_names(args.splits, args.inputs, "--inputs")
     collector = examples.collector_from_args(args.splits, args)
     keys = Keys(args.source_key, args.target_key)

@@ -117,9 +117,10 @@ def rank_words(vectors: Sequence[Any], options: LexiconOptions) -> Tuple[Any, An
     """
     from fairseq_plugins.ops.csls import Csls, Products
 
+    x, y = vectors
     if options.nearest_by == CSLS:
-        return Csls(*vectors, options.neighbours, options.block).ranked(options.top)
-    return Products(*vectors, options.block).ranked(options.top)
+        return Csls(x, y, options.neighbours, options.block).ranked(options.top)
+    return Products(x, y, options.block).ranked(options.top)
 
 
 def list_entries(words: List[str], candidates: List[str], ranked: Any) -> Iterator[Entry]:
