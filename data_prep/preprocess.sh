@@ -18,6 +18,7 @@ usage: bash data_prep/preprocess.sh --text DIR (--model FILE | --codes FILE) --d
   --splits NAMES        splits, separated by commas (default: train,valid,test)
   --max-unknown R       largest share of unknown pieces in a file (default: 0.2)
   --allow-empty-lines   accept lines without text
+  --keep-sentence-ends  </s> between words is fairseq's symbol, not text (corpora --sentence-separator '</s>')
 
 Run it again after a change or a kill: steps whose inputs are unchanged (by hash) are skipped.
 The Python that runs it is that of the variable PYTHON (default: python).
@@ -29,11 +30,12 @@ fail() {
     exit 2
 }
 
-text= model= codes= dict= pairs= out= workers=1 splits=train,valid,test max_unknown=0.2 allow_empty= per_pair=
+text= model= codes= dict= pairs= out= workers=1 splits=train,valid,test max_unknown=0.2 allow_empty= per_pair= keep_ends=
 while [ $# -gt 0 ]; do
     case "$1" in
         --help | -h) usage; exit 0 ;;
         --allow-empty-lines) allow_empty=--allow-empty-lines; shift; continue ;;
+        --keep-sentence-ends) keep_ends=--keep-sentence-ends; shift; continue ;;
         --per-pair) per_pair=--per-pair; shift; continue ;;
         --text | --model | --codes | --dict | --pairs | --out | --workers | --splits | --max-unknown) ;;
         *) fail "$1: unknown option; valid options are listed by --help" ;;
@@ -92,7 +94,7 @@ lock_output preprocess "$out/.steps/lock" "--out $out"
 # A manifest stands for a complete folder. The others are what a kill left behind.
 rm -f "$out/manifest.json" "$out"/pieces/.*.tmp-* "$out"/pieces/*/.*.tmp-* "$out"/.*.tmp-*
 "$PYTHON" -m data_prep "$verb" apply "--$option" "$segmenter" --dict "$dict" --inputs "${inputs[@]}" --outputs "${outputs[@]}" \
-    --max-unknown "$max_unknown" --steps "$out/.steps" --workers "$workers"
+    --max-unknown "$max_unknown" $keep_ends --steps "$out/.steps" --workers "$workers"
 
 echo "preprocess: [3/4] pieces to binary files in $out" >&2
 "$PYTHON" -m data_prep binarize --pieces "$out/pieces" --pairs "$pairs" --splits "$splits" --dict "$dict" \

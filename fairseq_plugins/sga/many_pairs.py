@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
-from fairseq import utils
 from fairseq.data import ConcatDataset, Dictionary, data_utils
 from fairseq.logging import metrics
 from fairseq.tasks import register_task
@@ -15,6 +14,7 @@ from omegaconf import II
 from ..common.data_bins import check_dictionaries, split_pair
 from ..common.options import check_range, option
 from ..common.sampling import TemperatureDataset, TemperatureSchedule
+from ..common.shards import split_folders
 from ..compat.own_runs import temporary_options
 from ..compat.validation import BLEU_SUMS, bleu_of, log_bleu
 from .state import PAIRS, check_same_pairs
@@ -76,7 +76,7 @@ class SGATranslationMultiTask(SGATranslationTask):
         with temporary_options(cfg, source_lang=source, target_lang=target):
             task: SGATranslationMultiTask = super().setup_task(cfg, **kwargs)
         task.pairs = pairs
-        folder = utils.split_paths(cfg.data)[0]
+        folder = split_folders(cfg.data)[0]
         origin = os.path.join(folder, f"dict.{source}.txt")
         languages = sorted({language for pair in pairs for language in pair})
         check_dictionaries(folder, languages, Dictionary.load(origin), origin)

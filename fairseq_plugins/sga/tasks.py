@@ -6,7 +6,6 @@ from typing import Any, Dict, List, Optional
 
 import numpy as np
 import torch
-from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, PrependTokenDataset
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.modules.fairseq_dropout import FairseqDropout
@@ -16,6 +15,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from ..common.data_bins import BinSide, refuse_empty
 from ..common.options import check_rules, flag
 from ..common.own_run import OwnRun
+from ..common.shards import check_pair_folders, split_folders, take_turn
 from ..compat.own_runs import temporary_options
 from ..compat.stored_models import drop_retired
 from ..ops.masks import SOURCE_LENGTHS, TARGET_LENGTHS, source_lengths, target_lengths
@@ -76,6 +76,8 @@ class SGATranslationTask(OwnRun, TranslationTask):
         Raises:
             ValueError: an empty source or, in training, an empty target.
         """
+        if split == self.cfg.train_subset and not self.from_checkpoint:
+            check_pair_folders(self.cfg, split)
         # What --truncate-source leaves must have room for <s>.
         with temporary_options(self.cfg, max_source_positions=self.cfg.max_source_positions - 1):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
@@ -89,7 +91,7 @@ class SGATranslationTask(OwnRun, TranslationTask):
 
     def _refuse_empty(self, dataset: LanguagePairDataset, split: str, epoch: int) -> None:
         """Raise ValueError for empty sources and, in training, empty targets."""
-        folders = utils.split_paths(self.cfg.data)
+        folders = split_folders(self.cfg.data)
         is_train_split = split == self.cfg.train_subset
         languages = (self.cfg.source_lang, self.cfg.target_lang)
         sides = [dataset.src]
@@ -97,7 +99,7 @@ class SGATranslationTask(OwnRun, TranslationTask):
         if is_train_split and not self.from_checkpoint and dataset.tgt is not None:
             sides.append(dataset.tgt)
         # fairseq reads the folders of ``data`` in turn, one in each epoch of training.
-        folder = folders[(epoch - 1) % len(folders) if is_train_split else 0]
+        folder = take_turn(folders, epoch if is_train_split else 1)
         for side, language in zip(sides, languages):
             refuse_empty(side, BinSide(folder, split, languages, language, self.cfg.dataset_impl))
 
