@@ -40,7 +40,8 @@ def empty_files(monkeypatch):
 @pytest.mark.usefixtures("empty_files")
 def test_architectures_have_the_sizes_of_the_paper(arch, options, trained):
     """6M, 8M, 15M and 21M of Table 1; the authors' log says 8,259,075 with three scales. A checkpoint holds no more."""
-    task = SimpleNamespace(source_dictionary=builders.dictionary())
+    symbols = builders.dictionary()
+    task = SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols)
     model = builders.built_both_ways(arch, "sga_translation", task, "meta", **options)
     sizes = model.masked_lm.sizes
     if arch in XLMR:

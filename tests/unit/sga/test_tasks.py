@@ -104,10 +104,10 @@ def test_wrong_decoding_options_are_named():
             _generator(builders.task(iter_decode_blank_penalty=1.0), [graph], iter_decode_max_iter=passes)
 
 
-def test_two_dictionaries_are_refused(tmp_path):
+def test_a_source_with_fewer_entries_than_the_target_is_refused(tmp_path):
     builders.write_pair(tmp_path, "train", "de", "en")
-    builders.write_dictionary(tmp_path, "en", pieces=builders.PIECES - 1)
-    with pytest.raises(ValueError, match=r"dict\.de\.txt.*dict\.en\.txt"):
+    builders.write_dictionary(tmp_path, "de", pieces=builders.PIECES - 1)
+    with pytest.raises(ValueError, match=r"dict\.en\.txt.*dict\.de\.txt .*lacks its entry 'p24'"):
         builders.read_task(tmp_path)
 
 
