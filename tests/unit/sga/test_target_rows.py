@@ -5,15 +5,19 @@ from argparse import Namespace
 
 import pytest
 import torch
+from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_plugins import checkpoints
 from fairseq_plugins.baselines.nat_ctc import NATCTCConfig, NATCTCModel
 from fairseq_plugins.sga import mask_predict
 from fairseq_plugins.sga.criterion import SGACTCCriterion
+from fairseq_plugins.sga.extensions.reranking import ATReranker, RerankOptions
 from fairseq_plugins.sga.free import MaskedTarget
 from fairseq_plugins.sga.tasks import SGATranslationTask
 from fairseq_plugins.sga.variants import SGA, JoinedModelConfig, JoinedTranslationConfig, SGACTCConfig
 from tests import builders
+from tests.unit.sga.extensions import test_reranking
 
 SPECIAL = list(range(builders.FIRST_PIECE))
 ROWS = {
@@ -198,3 +202,23 @@ def test_nat_ctc_has_one_dictionary():
     task = SGATranslationTask(JoinedTranslationConfig(), builders.dictionary(), symbols_of(ROWS["subset"]))
     with pytest.raises(ValueError, match="--arch nat_ctc has one embedding"):
         NATCTCModel.build_model(NATCTCConfig(), task)
+
+
+def test_a_reranker_reads_sources_and_hypotheses_by_their_own_dictionaries():
+    source, target = test_reranking.at_dictionary(), builders.of_symbols([f"p{number}" for number in (16, 3, 7, 24)])
+    task = TranslationTask(TranslationConfig(), source, target)
+    sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in test_reranking.SIZES.items()}
+    args = Namespace(dropout=0.0, max_source_positions=60, max_target_positions=60, **sizes)
+    base_architecture(args)
+    model = TransformerModel.build_model(args, task)
+    builders.randomise(model, seed=1)
+    ours = builders.dictionary(), builders.of_symbols([*target.symbols[4:], "<mask>"])
+    reranker = ATReranker([model.double()], task, ours[1], RerankOptions("at.pt"), ours[0])
+    tokens = torch.tensor([5, 4, 7])
+    sentences = [[{"tokens": tokens, "score": torch.tensor(-1.0)}]]
+    row = torch.tensor([builders.BOS, 20, 9, builders.EOS])
+    rescored = reranker.rescore(row[None], sentences)[0][0]
+    expected = test_reranking.slow_log_prob([model], row[1:], tokens.tolist())
+    assert float(rescored["at_score"]) == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(ValueError, match="its dictionary has .* that of the source"):
+        ATReranker([model], task, ours[1], RerankOptions("at.pt"))
