@@ -1,4 +1,4 @@
-"""A target dictionary that holds some of the masked LM's entries: the rows that are its own.
+"""A target dictionary with some of the masked LM's entries, and the rows that belong to them.
 
 The source keeps every row. Slots, labels and outputs are ids of the target dictionary; the output
 projection has the rows of these entries alone, and what a unit reads is mapped to rows of the
