@@ -142,11 +142,13 @@ def frozen(module=None, **options):
     return Frozen(module, fingerprint, "tiny masked LM", **options)
 
 
-def sga_model(module=None, seed=2, blank=BOS, frozen_options=None, **options):
+def sga_model(
+    module=None, seed=2, blank=BOS, frozen_options=None, mask=MASK, target_rows=None, **options
+):
     """Build an SGA model with P = 3 and random prompts, in evaluation mode."""
     cfg = JoinedModelConfig(**{"prompt_length": 3, **options})
     model_class = MODELS[str(cfg.alignment)]
-    model = model_class(frozen(module, **(frozen_options or {})), cfg, blank=blank, mask=MASK)
+    model = model_class(frozen(module, **(frozen_options or {})), cfg, blank, mask, target_rows)
     start_guidance(model, cfg)
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():

@@ -57,7 +57,7 @@ class SGATranslationMultiTask(SGATranslationTask):
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "SGATranslationMultiTask":
-        """Check the options and read the dictionary, which must be that of every language."""
+        """Check the options and read the dictionaries: one for all sources, one for all targets."""
         pairs = parse_pairs(cfg.lang_pairs)
         if (cfg.source_lang is None) != (cfg.target_lang is None):
             raise ValueError(
@@ -77,9 +77,10 @@ class SGATranslationMultiTask(SGATranslationTask):
             task: SGATranslationMultiTask = super().setup_task(cfg, **kwargs)
         task.pairs = pairs
         folder = split_folders(cfg.data)[0]
-        origin = os.path.join(folder, f"dict.{source}.txt")
-        languages = sorted({language for pair in pairs for language in pair})
-        check_dictionaries(folder, languages, Dictionary.load(origin), origin)
+        for side, language in enumerate((source, target)):
+            origin = os.path.join(folder, f"dict.{language}.txt")
+            languages = sorted({pair[side] for pair in pairs})
+            check_dictionaries(folder, languages, Dictionary.load(origin), origin)
         return task
 
     def pairs_in_use(self) -> List[str]:

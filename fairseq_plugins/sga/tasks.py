@@ -21,15 +21,17 @@ from ..compat.stored_models import drop_retired
 from ..ops.masks import SOURCE_LENGTHS, TARGET_LENGTHS, source_lengths, target_lengths
 from .decoding import SGAGenerator
 from .state import PAIRS, check_decoded_pairs, check_same_pairs
+from .target_rows import find_target_rows
 from .variants import JOINED_DECODING_RULES, JoinedTranslationConfig, build_generator
 
 
 @register_task("sga_translation", dataclass=JoinedTranslationConfig)
 class SGATranslationTask(OwnRun, TranslationTask):
-    """Translation for a frozen masked LM: one dictionary for both sides, ``<s>`` before the source.
+    """Translation for a frozen masked LM: its dictionary, and ``<s>`` before the source.
 
     The data-bin is stock: ``fairseq-preprocess --srcdict dict.txt --tgtdict dict.txt`` with the
-    masked LM's ``dict.txt``, to which the task adds ``<mask>``.
+    masked LM's ``dict.txt``, to which the task adds ``<mask>``. The target's ``dict.txt`` may hold
+    some of its entries; see ``target_rows.py``.
     """
 
     criterions = ("sga_ctc", "sga_dag", "sga_mask_predict")
@@ -42,7 +44,8 @@ class SGATranslationTask(OwnRun, TranslationTask):
         """Check the side of the padding, and read the dictionaries.
 
         Raises:
-            ValueError: padding on the left, or two dictionaries that differ.
+            ValueError: padding on the left, or a target whose entries the source's dictionary
+                lacks.
         """
         for name in ("left_pad_source", "left_pad_target"):
             if str(getattr(cfg, name)) == "True":
@@ -51,12 +54,9 @@ class SGATranslationTask(OwnRun, TranslationTask):
                     "left"
                 )
         task = super().setup_task(cfg, **kwargs)
-        if task.src_dict.symbols != task.tgt_dict.symbols:
-            raise ValueError(
-                f"dict.{cfg.source_lang}.txt and dict.{cfg.target_lang}.txt in {cfg.data} differ; "
-                "SGA reads and writes with one masked LM: run fairseq-preprocess with its dict.txt "
-                "as --srcdict and --tgtdict"
-            )
+        languages = (cfg.source_lang, cfg.target_lang)
+        files = [f"dict.{language}.txt in {cfg.data}" for language in languages]
+        find_target_rows(task.src_dict, task.tgt_dict, *files)
         return task
 
     @classmethod
@@ -147,7 +147,9 @@ class SGATranslationTask(OwnRun, TranslationTask):
         options = decoding_options(self.cfg, args, models)
         check_decoding(options, args, models)
         languages = (self.cfg.source_lang, self.cfg.target_lang)
-        return build_generator(options, self.target_dictionary, languages, self.cfg.data)
+        return build_generator(
+            options, self.target_dictionary, languages, self.cfg.data, self.source_dictionary
+        )
 
     # ---- State: the pairs that the prompts were trained on. ----
 
