@@ -151,7 +151,7 @@ def add_transfer_table_options(parser: Parser) -> None:
     add = parser.add_argument
     logs = "what fairseq-validate printed"
     add("--log", nargs="+", required=True, metavar="MODEL/TASK=FILE", help=logs)
-    metric = "metric of a task (default: ndcg, f1 or accuracy)"
+    metric = "metric of a task (default: ndcg_xglue, ndcg, f1 or accuracy)"
     add("--metric", nargs="+", default=[], metavar="TASK=NAME", help=metric)
     trained = "languages of the training, as en,de: adds averages without them"
     add("--trained-on", default="", metavar="LIST", help=trained)

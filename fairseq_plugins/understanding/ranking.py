@@ -140,7 +140,11 @@ class RelevanceRankingCriterionConfig(FairseqDataclass):
     """Options of ``relevance_ranking``."""
 
     ndcg_k: Optional[int] = option(
-        None, "places of a query's ranking that count in nDCG, at least 1 (default: all)"
+        None,
+        "places of a query's ranking that count in ndcg, at least 1 (default: all). Logged are ndcg "
+        "(score: expected grade; gain: 2^grade - 1; queries without a positive grade left out) and "
+        "ndcg_xglue, as XGLUE evaluates WPR (score: predicted grade; gain: grade; such queries "
+        "count 0; all places)",
     )
 
 
