@@ -214,5 +214,5 @@ def test_wrong_options_are_named(run, tmp_path):
         ([("1", "q?", [("a", "0")])], ["qas[0].answers[0]", "answer_start is '0'"]),
     ):
         path = squad(tmp_path / "a.json", ("a b", questions))
-        refused(["input test.en:", str(path), *words], run, "questions", f"test.en={path}")
+        refused(["input valid.en:", str(path), *words], run, "questions", f"valid.en={path}")
     assert not run.out.exists()

@@ -245,10 +245,14 @@ def test_what_has_no_translations_is_refused(run, tmp_path):
         )
         refused(["all", "gold labels of the test languages", "valid: codes", "or translate"], run, *line, "all")
         refused(["translate alone"], run, *line, "en,translate")
-        assert set(run(*line, "en")) == {"train.en", "valid.de"}, "test has no tags"
-        assert set(run(*line, "en,de")) == {"train.de", "train.en", "valid.de"}, "gold labels, by name"
+        counts = run(*line, "en")
+        assert set(counts) == {"train.en", "valid.de", "test.de"}
+        assert counts["test.de"]["notes"] == {"rows without tags": 1}
+        assert set(run.rows("label", "test.de")[0]) == {"<unk>", "<pad>", "</s>"}
+        gold = set(run(*line, "en,de"))
+        assert gold == {"train.de", "train.en", "valid.de", "test.de"}, "gold labels, by name"
         write(folder / f"{task}/test-de.tsv", "the\tO", "cat\tO")
-        assert set(run(*line, "en")) == {"train.en", "valid.de", "test.de"}
+        assert run(*line, "en")["test.de"]["notes"] == {}
     shutil.rmtree(folder / "xtreme_translations")
     line = ["questions", "--layout", "xtreme-xquad", "--folder", folder, "--train-languages", "translate"]
     refused(["no xtreme_translations/SQuAD/translate-train/squad.translate.train.en-{lang}.json"], run, *line)
