@@ -112,19 +112,6 @@ def test_values_and_a_budget_make_a_collection_fit_a_small_model(tmp_path):
     assert settings(given) == ("0.0005", "1000", "64", "8", "valid.*") and given["--max-update"] == "40"
 
 
-def test_tags_are_scored_on_test_where_its_files_have_them(tmp_path):
-    study = read_study(STUDIES / "xtreme.yaml")
-    for line, split in (("the\n", "valid"), ("the\tO\n", "test")):
-        for task in ("panx", "udpos"):
-            (tmp_path / task).mkdir(exist_ok=True)
-            (tmp_path / task / "test-en.tsv").write_text(line)
-        runs = Runs(study, ROOT, str(tmp_path), {})
-        (job,) = [one for one in study.final() if one.pair == "panx"]
-        subsets = options_of(runs.output(job, "test"))[1]["--valid-subset"].split(",")
-        assert {name.partition(".")[0] for name in subsets} == {split}
-        assert runs.scored == [f"{task}/test-en.tsv: scored on {split}" for task in ("panx", "udpos")]
-
-
 def test_missing_gold_is_said_before_anything_is_trained(tmp_path):
     study = read_study(STUDIES / "retrieval.yaml")
     data = tmp_path / "my data"
