@@ -100,6 +100,7 @@ def test_tiny_encoders_run_side_by_side(data, tmp_path):
         done = call(runs.script(step["run"]), out)
         assert done.returncode == 0 and (out / step["makes"]).is_file(), done.stderr
     for job in study.final():
+        (out / runs.model(job)).parent.mkdir(parents=True)  # Snakemake makes it
         for command in (runs.training(job, 1), runs.average(job), runs.output(job, "test")):
             done = call(command, out)
             assert done.returncode == 0, (job.arm.name, command, done.stdout + done.stderr)
