@@ -174,11 +174,12 @@ def describe_pairs(args: argparse.Namespace) -> str:
     """Return how many of XTREME's languages a folder has; empty without a folder."""
     if args.absent is None:
         return ""
-    count = len(args.test) + len(args.unaligned)
-    if args.what == "bucc":
-        count = len(args.dev)
-    absent = ", ".join(args.absent)
-    return f"{count} pairs, " + (f"without XTREME's {absent}" if absent else "all of XTREME's")
+    pairs = args.dev if args.what == "bucc" else [*args.test, *args.unaligned]
+    present = args.standard - len(args.absent)
+    text = f"{present} of XTREME's {args.standard} pairs"
+    if len(pairs) > present:
+        text += f", {len(pairs) - present} others"
+    return text + (f", without {', '.join(args.absent)}" if args.absent else "")
 
 
 def report(args: argparse.Namespace, results: Sequence[Result], layer: Optional[int]) -> None:

@@ -87,8 +87,9 @@ def add_retrieval_options(parser: Parser) -> None:
 def check_pairs(args: argparse.Namespace) -> None:
     """Add the pairs of ``--folder`` to those of the command line; look for every file.
 
-    Sets ``args.unaligned``, the Tatoeba pairs whose English lines XTREME has sorted, and
-    ``args.absent``, XTREME's languages that the folder lacks (None without a folder).
+    Sets ``args.unaligned``, the Tatoeba pairs whose English lines XTREME has sorted,
+    ``args.standard``, the number of XTREME's languages, and ``args.absent``, those that are not
+    read (None without a folder).
 
     Raises:
         ValueError: no pair, a missing file, or pairs without gold and no ``--predictions``.
@@ -170,7 +171,8 @@ def _add_folder(args: argparse.Namespace) -> None:
 def _choose_languages(
     args: argparse.Namespace, pairs: Dict[str, Files], standard: Sequence[str]
 ) -> List[str]:
-    """Return the languages to read, XTREME's first; set ``args.absent``."""
+    """Return the languages to read, XTREME's first; set ``args.standard`` and ``args.absent``."""
+    args.standard = len(standard)
     args.absent = [language for language in standard if language not in pairs]
     ordered = [language for language in standard if language in pairs]
     if args.languages == ALL:

@@ -46,7 +46,7 @@ def test_all_pairs_of_a_folder_equal_those_named_one_by_one(model, tatoeba, tmp_
     content = run("retrieval", tmp_path / "b.json", *common, "--folder", tatoeba)
     assert content["rows"] == expected["rows"] and content["found"] == expected["found"]
     out = capsys.readouterr().out
-    assert ", cosine, both directions; 2 pairs, without XTREME's af, ar, " in out
+    assert ", cosine, both directions; 2 of XTREME's 36 pairs, without af, ar, " in out
     assert len(content["absent"]) == 34 and len(options.TATOEBA) == 36
     everything = run("retrieval", tmp_path / "c.json", *common, "--folder", tatoeba, "--languages", "all")
     assert [row["pair"] for row in everything["rows"]] == ["de-en", "fr-en", "bel-en"]
@@ -113,7 +113,7 @@ def test_bucc_without_gold_writes_predictions(model, bucc, tmp_path, capsys):  #
     content = run("retrieval", tmp_path / "x.json", *line, "--predictions", tmp_path / "out")
     assert [set(row) for row in content["rows"]] == [{"pair", "layer", "threshold", "dev_f1"}] * 2
     assert content["absent"] == ["ru", "zh"]
-    assert "pairs mined in both directions; 2 pairs, without XTREME's ru, zh" in capsys.readouterr().out
+    assert "pairs mined in both directions; 2 of XTREME's 4 pairs, without ru, zh" in capsys.readouterr().out
     written = (tmp_path / "out/bucc2018/test-de.tsv").read_text().splitlines()
     gold = {f"de-{number}\ten-{number}" for number in range(20)}
     # The test set is the dev set here: F1 of XTREME's formula is that of the dev set.
