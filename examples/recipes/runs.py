@@ -7,7 +7,8 @@ from string import Template
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .arms import Stage
-from .studies import Job, Study
+from .scored import choose_subsets
+from .studies import Job, Study, slug
 from .systems import RecipeError, System, command, read_system
 
 EPOCHS = 1000
@@ -63,7 +64,7 @@ class Runs:
     Attributes:
         values: name -> what ``$NAME`` stands for in every command.
         word_lists: name -> words, of the values that are lists.
-        scored: notes on which split is scored, for sets whose files decide it.
+        scored: notes on which subsets are scored, for sets whose files decide it.
     """
 
     def __init__(self, study: Study, root: Path, data: str, device_options: Mapping[str, Any]):
@@ -83,10 +84,11 @@ class Runs:
                 self.word_lists[name] = words
             self.values[name] = " ".join(words)
         self.scored: List[str] = []
-        for name, file in study.set.get("scored", {}).items():
-            self.values[name] = split = find_scored_split(Path(data) / file)
-            if self._is_used(name):
-                self.scored.append(f"{file}: scored on {split}")
+        for name, entry in study.set.get("scored", {}).items():
+            subsets = choose_subsets(name, Path(data), entry)
+            self.values[f"{name}_subsets"] = subsets.names
+            if self._is_used(f"{name}_subsets"):
+                self.scored.append(subsets.note)
         for name in study.assets:
             if not study.each_seed(name):
                 self.values[name] = self.asset(name)
@@ -254,7 +256,12 @@ class Runs:
             source, _, target = job.pair.partition("-")
             subset = self.study.set.get("test")
             task.update({"source-lang": source, "target-lang": target, "gen-subset": subset})
-        return command(program, {**defaults, **task, **options}, self.of(job))
+        values = {**self.of(job), "predictions": self.predictions(job)}
+        return command(program, {**defaults, **task, **options}, values)
+
+    def predictions(self, job: Job) -> str:
+        """Return the folder of a run's predictions; those of an arm and seed lie side by side."""
+        return f"predictions/{slug(job.arm.name)}-{job.point}/seed{job.seed}/{job.pair}"
 
 
 def _substitute(text: str, values: Mapping[str, Any]) -> str:
@@ -263,15 +270,6 @@ def _substitute(text: str, values: Mapping[str, Any]) -> str:
     except (KeyError, ValueError) as error:
         valid = f"${', $'.join(values)}"
         raise RecipeError(f"{text.strip()}: {error} has no value; valid: {valid}") from error
-
-
-def find_scored_split(path: Path) -> str:
-    """Return ``test`` if a test file has labels, which are its second column, else ``valid``."""
-    if not path.is_file():
-        return "valid"
-    with open(path, encoding="utf-8", errors="replace") as file:
-        first_line = next((line for line in file if line.strip()), "")
-    return "test" if len(first_line.split()) > 1 else "valid"
 
 
 def training(
