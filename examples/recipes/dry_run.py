@@ -9,6 +9,7 @@ The commands run in the folder of the study, with ``examples`` and the checkout 
 import argparse
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Iterator, List, NamedTuple, Optional
 
 from .runs import Runs, options_of
@@ -32,7 +33,7 @@ def list_steps(runs: Runs) -> Iterator[Step]:
     """
     study = runs.study
     for step in study.set["steps"]:
-        yield Step(step["makes"], runs.script(step["run"]).strip())
+        yield Step(step["makes"], _make_folders(runs.script(step["run"]), step["makes"]))
     for name in _order_assets(runs):
         yield from _list_asset(runs, name)
     for job in [*study.tuning(), *study.final()]:
@@ -59,12 +60,14 @@ def _list_asset(runs: Runs, name: str) -> Iterator[Step]:
     """List the commands of an asset: none if it is given."""
     entry = runs.study.assets[name]
     if "run" in entry:
-        yield Step(f"asset {name}", runs.script(entry["run"]).strip())
+        command = runs.script(entry["run"])
+        yield Step(f"asset {name}", _make_folders(command, runs.marker(name)))
     for trained, seed in runs.trained():
         if trained == name:
             place = runs.place(name, seed)
             yield Step(f"asset {place}, training", runs.asset_training(name, seed))
-            yield Step(f"asset {place}", runs.asset_command(name, seed))
+            command = _make_folders(runs.asset_command(name, seed), runs.marker(name, seed))
+            yield Step(f"asset {place}", command)
 
 
 def _list_run(runs: Runs, job: Job) -> Iterator[Step]:
@@ -82,14 +85,22 @@ def _list_run(runs: Runs, job: Job) -> Iterator[Step]:
             )
     if job.phase == "tune":
         return
-    yield Step(f"{job.key}, model", runs.average(job))
+    yield Step(f"{job.key}, model", _make_folders(runs.average(job), runs.model(job)))
     for stem, title in job.arm.outputs.items():
         log = f"runs/{job.key}/generate-{stem}.log"
-        command = f"{runs.output(job, stem)} \\\n  >{log}"
+        file = f"outputs/{job.key}/{runs.study.files(job)[stem]}"
+        command = f"{runs.output(job, stem)} \\\n  >{quote(log)}"
         if not runs.study.metrics:
-            file = f"outputs/{job.key}/{runs.study.files(job)[stem]}"
-            command += f"\npython -m data_prep.hypotheses --input {log} --output {file}"
-        yield Step(f"{job.key}, {title}", command)
+            names = f"--input {quote(log)} --output {quote(file)}"
+            command += f"\npython -m data_prep.hypotheses {names}"
+        yield Step(f"{job.key}, {title}", _make_folders(command, log, file))
+
+
+def _make_folders(command: str, *paths: str) -> str:
+    """Put a command that makes the folders of the paths before a command; Snakemake makes them."""
+    folders = sorted({str(Path(path).parent) for path in paths} - {"."})
+    made = f"mkdir -p {' '.join(map(quote, folders))}\n" if folders else ""
+    return made + command.strip()
 
 
 def main(argv: Optional[List[str]] = None) -> int:

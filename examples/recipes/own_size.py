@@ -13,6 +13,10 @@ from typing import Any, Dict, List, Mapping
 
 HEAD_WIDTH = 64
 """Values per head of XLM-R, mBART, DeltaLM and VECO, base and large."""
+POSITIONS = "embed_positions.weight"
+PADDING_ROWS = 2
+"""Rows of positions up to that of ``<pad>``, which no token has."""
+MAX_POSITIONS = {"encoder": "--max-source-positions", "decoder": "--max-target-positions"}
 STACK = "--keep-decoder-layers"
 """Option of a translator whose decoder is chosen from the encoder's layers: a VECO."""
 
@@ -20,7 +24,7 @@ STACK = "--keep-decoder-layers"
 def read_sizes(path: str) -> Dict[str, Dict[str, int]]:
     """Return side -> size -> value of a model in fairseq's layout.
 
-    The sizes are layers, embed_dim, ffn_embed_dim and attention_heads.
+    The sizes are layers, embed_dim, ffn_embed_dim, attention_heads and max_positions.
 
     Raises:
         ValueError: the file is unreadable, or has no encoder or decoder.
@@ -42,12 +46,16 @@ def _read_side(side: str, tensors: Mapping[str, Any], checkpoint: Any) -> Dict[s
     if first is None:
         raise ValueError(f"{checkpoint.origin}: has no {start}N.fc1.weight; valid: a whole model")
     inner, width = first.shape
+    positions = tensors.get(f"{side}.{POSITIONS}")
+    if positions is None:
+        raise ValueError(f"{checkpoint.origin}: has no {side}.{POSITIONS}; valid: learned ones")
     heads = checkpoint.options.get(f"{side}_attention_heads") or max(1, width // HEAD_WIDTH)
     return {
         "layers": len(numbers),
         "embed_dim": width,
         "ffn_embed_dim": inner,
         "attention_heads": int(heads),
+        "max_positions": positions.size(0) - PADDING_ROWS,
     }
 
 
@@ -61,8 +69,10 @@ def size_options(sizes: Mapping[str, Mapping[str, int]], words: List[str]) -> Li
     options = []
     for side, values in sizes.items():
         for size, value in values.items():
-            if not (side == "decoder" and size == "layers" and STACK in words):
-                options += [f"--{side}-{size.replace('_', '-')}", str(value)]
+            if side == "decoder" and size == "layers" and STACK in words:
+                continue
+            name = f"--{side}-{size.replace('_', '-')}"
+            options += [MAX_POSITIONS[side] if size == "max_positions" else name, str(value)]
     return options
 
 

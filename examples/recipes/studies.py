@@ -324,7 +324,7 @@ def _merge_chain(path: Path, size: str) -> Dict[str, Any]:
     """Merge a study with those it is like; of their :data:`TEXTS` nothing is taken over.
 
     At paper size the section ``paper`` of the last one that has it comes on top, with the claims
-    and texts that it states itself.
+    and texts that it states itself. Its values replace some of the study's, unless it has a set.
     """
     check_size(size)
     merged: Dict[str, Any] = {}
@@ -337,7 +337,9 @@ def _merge_chain(path: Path, size: str) -> Dict[str, Any]:
         if paper is None:
             raise RecipeError(f"{path}: SIZE {PAPER}: has no section paper; valid: {SMALL}")
         merged = {key: merged[key] for key in merged if key not in TEXTS}
-        merged.update({"claims": [], **paper})
+        values = {} if "set" in paper else merged.get("values", {})
+        values = {**values, **paper.get("values", {})}
+        merged.update({"claims": [], **paper, **({"values": values} if values else {})})
     check(merged, "study", path)
     return merged
 
