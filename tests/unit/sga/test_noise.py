@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fairseq_plugins.sga.config import SGACTCConfig
 from fairseq_plugins.sga.noise import KINDS, SlotAlphabet, corrupt_slots, parse_noise_mix
 
 BLANK, FIRST, END = 2, 10, 60
@@ -90,3 +91,11 @@ def test_parse_noise_mix_refuses_and_names_the_text(text):
 def test_parse_noise_mix_refuses_a_kind_that_is_named_twice():
     with pytest.raises(ValueError, match="--denoise-noise-mix names blank twice"):
         parse_noise_mix("blank=0.4,random=0.1,blank=0.5")
+
+
+def test_the_noise_of_the_paper_and_of_the_authors_code_have_names():
+    """Section 4.4: deletion or repetition. The authors: 40 % blank, 30 % random piece, 30 % of the sentence; the default."""
+    assert parse_noise_mix("paper") == {"blank": 0.5, "repeat": 0.5}
+    assert parse_noise_mix("authors") == pytest.approx(PAPER_MIX) == parse_noise_mix(SGACTCConfig.denoise_noise_mix)
+    with pytest.raises(ValueError, match="must be paper or authors, or look like blank=0.4,random=0.6; got 'ours'"):
+        parse_noise_mix("ours")
