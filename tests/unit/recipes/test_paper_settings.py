@@ -108,7 +108,13 @@ AT = {"system": "at", "outputs": BEAM}
 
 
 def test_a_section_replaces_keys_and_the_small_size_stays(tmp_path):
-    paper = {"title": "Whole", "directions": ["de-en"], "seeds": [3], "budget": {"final": {"updates": 9}}, "arms": {"A": AT}}
+    paper = {
+        "title": "Whole",
+        "directions": ["de-en"],
+        "seeds": [3],
+        "budget": {"final": {"updates": 9}},
+        "arms": {"A": AT},
+    }
     changes = {"arms": {"A": AT}, "claims": [], "assets": {}}
     before = read_study(write(tmp_path, **changes)).settings()
     path = write(tmp_path, **changes, finding="Small finds.", values={"vocabulary": 7}, paper={**paper, "values": {}})
@@ -150,7 +156,9 @@ def test_a_size_that_cannot_be_read(tmp_path, changes, size, words):
 def test_what_a_system_s_section_may_not_hold(tmp_path, paper, words):
     for name in ("common", "at"):
         content = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({**content, **({"paper": paper} if name == "at" else {})}))
+        (tmp_path / f"{name}.yaml").write_text(
+            yaml.safe_dump({**content, **({"paper": paper} if name == "at" else {})})
+        )
     with pytest.raises(RecipeError) as raised:
         read_system("at", tmp_path)
     assert all(word in str(raised.value) for word in words), raised.value
@@ -169,7 +177,10 @@ def test_the_dry_run_prints_every_command_in_order_and_makes_nothing(tmp_path, m
     monkeypatch.chdir(tmp_path)
     study = str(STUDIES / "csr_lexicons.yaml")
     assert main(["--study", study, "--data", "/my data", "--size", "paper", "--device", "cuda"]) == 0
-    printed, order = capsys.readouterr().out, ["preprocess.sh", "lexicon.sh", "stage1", "start2.pt", "averages", "hypotheses"]
+    printed, order = (
+        capsys.readouterr().out,
+        ["preprocess.sh", "lexicon.sh", "stage1", "start2.pt", "averages", "hypotheses"],
+    )
     places = [printed.index(word) for word in order]
     assert places[:4] == sorted(places[:4]) and not list(tmp_path.iterdir())
     assert "'/my data/models/mbart.cc25.v2/model.pt'" in printed and "--cpu" not in printed
