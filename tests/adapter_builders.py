@@ -47,11 +47,11 @@ def arguments(path, arch="transformer_adapter_tiny", **options):
 
 
 def build(path, of=None, **options):
-    return models.build_model(arguments(path, **options), task() if of is None else of)
+    return models.build_model(arguments(path, **options), of or task())
 
 
-def awake(model, only=""):
-    """Make adapters random (those whose name holds ``only``), so that each changes the output."""
+def randomise_adapters(model, only=""):
+    """Make adapters random (those whose name contains ``only``): each changes the output."""
     random = builders.drawing(4, 0.5)
     for name, parameter in model.named_parameters():
         values = random(parameter.shape)

@@ -1,4 +1,7 @@
-"""Tiny texts and lexicons of code-switching restore: words of letters and numbers, whose pieces are known without a model."""
+"""Tiny texts and lexicons for code-switching restore.
+
+Words consist of letters and numbers, so that their pieces are known without a model.
+"""
 
 import re
 from pathlib import Path
@@ -24,13 +27,21 @@ LANGUAGES = {"en": "abc", "de": "def"}
 
 
 def dictionary():
-    """Every letter with every number, at a word's beginning and inside; punctuation; the languages."""
-    pieces = [f"{letter}{number}" for letter in "".join(LANGUAGES.values()) for number in range(KINDS)]
+    """Make pieces of a letter and a number, with and without mark; punctuation; languages."""
+    letters = "".join(LANGUAGES.values())
+    pieces = [
+        f"{mark}{letter}{number}"
+        for letter in letters
+        for number in range(KINDS)
+        for mark in (MARK, "")
+    ]
     punctuation = (".", ",", "(", f"{MARK}(", MARK, "[en]", "[de]", "<mask>")
-    return builders.of_symbols([*(mark + piece for piece in pieces for mark in (MARK, "")), *punctuation])
+    return builders.of_symbols([*pieces, *punctuation])
 
 
 class KnownPieces:
+    """Encode words as :class:`WordEncoder` does, without a sentencepiece model."""
+
     def __init__(self, symbols):
         self.symbols = symbols
 
@@ -47,28 +58,36 @@ class KnownPieces:
         return rows
 
 
-def Rows(rows):
-    return ListDataset([torch.tensor(row) for row in rows], np.array([len(row) for row in rows], dtype=np.int64))
+def list_dataset(rows):
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    return ListDataset([torch.tensor(row) for row in rows], lengths)
 
 
 def word(language, number):
-    """Of the first 20 numbers a word of one piece, of the next 20 one of two."""
+    """Make a word of one piece from the numbers below 20, of two pieces from the next 20."""
     first, second, third = LANGUAGES[language]
-    return f"{first}{number}" if number < KINDS else f"{second}{number - KINDS}{third}{(7 * number) % KINDS}"
+    if number < KINDS:
+        return f"{first}{number}"
+    return f"{second}{number - KINDS}{third}{(7 * number) % KINDS}"
 
 
 def lexicon(source, target, words=2 * KINDS):
-    candidates = {n: [word(target, (3 * n + place) % (2 * KINDS)) for place in range(3)] for n in range(words)}
-    return {word(source, number): neighbours for number, neighbours in candidates.items()}
+    return {
+        word(source, number): [
+            word(target, (3 * number + place) % (2 * KINDS)) for place in range(3)
+        ]
+        for number in range(words)
+    }
 
 
 def sentences(symbols, language, count, seed, low=1, high=25):
-    """Random words, commas among them, one of them in a bracket, a full stop, ``</s>``."""
+    """Draw rows of words and commas with one word in brackets, a full stop and ``</s>``."""
     rng = np.random.default_rng(seed)
     encoder, rows = KnownPieces(symbols), []
     for _ in range(count):
         row = []
-        for place, number in enumerate(rng.integers(2 * KINDS, size=rng.integers(low, high, endpoint=True)).tolist()):
+        length = rng.integers(low, high, endpoint=True)
+        for place, number in enumerate(rng.integers(2 * KINDS, size=length).tolist()):
             if place == 2:
                 row.append(symbols.index(f"{MARK}("))
             row += encoder.encode([word(language, number)], marked=place != 2)[0] or []
@@ -79,13 +98,13 @@ def sentences(symbols, language, count, seed, low=1, high=25):
 
 
 def build(rows, symbols, words=2 * KINDS, bos=None, **switching):
-    """A dataset of the rows of languages; ``words`` of each language have an entry."""
+    """Make a dataset of rows by language; the first ``words`` words have an entry."""
     entries = Entries(KnownPieces(symbols), classify_pieces(symbols))
     texts = []
     for language, sides in rows.items():
         target = next(name for name in LANGUAGES if name != language)
         entries.use(lexicon(language, target, words))
-        texts.append(read_text([Rows(sides)], symbols.index(f"[{language}]"), entries, bos))
+        texts.append(read_text([list_dataset(sides)], symbols.index(f"[{language}]"), entries, bos))
     return CodeSwitchingDataset(texts, entries.table(), Switching(**switching), symbols)
 
 
@@ -104,13 +123,12 @@ def texts_of(tokens, symbols):
     return re.findall(r"(?:[a-f]\d+)+", text.replace(MARK, " ").split("[")[0])
 
 
-# ---- A tiny data-bin of two languages cut by a sentencepiece model, with lexicons in both directions that cover it. ----
+# ---- A tiny data-bin of two languages with a sentencepiece model and lexicons that cover it. ----
 
-WORDS = [
-    *("the der", "a ein", "dog Hund", "cat Katze", "house Haus", "tree Baum", "sees sieht", "eats isst", "big groß"),
-    *("small klein", "red rot", "old alt", "and und", "or oder", "under unter", "behind hinter", "man Mann"),
-    *("woman Frau", "child Kind", "river Fluss", "mountain Berg", "bread Brot", "water Wasser", "quickly schnell"),
-]
+WORDS = """the der, a ein, dog Hund, cat Katze, house Haus, tree Baum, sees sieht, eats isst,
+big groß, small klein, red rot, old alt, and und, or oder, under unter, behind hinter, man Mann,
+woman Frau, child Kind, river Fluss, mountain Berg, bread Brot, water Wasser, quickly schnell"""
+WORDS = [" ".join(pair.split()) for pair in WORDS.split(",")]
 ENGLISH, GERMAN = zip(*(pair.split() for pair in WORDS))
 LANGS = "en,de"
 
@@ -130,19 +148,27 @@ class Bin(NamedTuple):
 def texts(count, seed):
     rng = np.random.default_rng(seed)
     rows = [rng.integers(len(WORDS), size=rng.integers(3, 14)).tolist() for _ in range(count)]
+
+    def join(words, row):
+        return " ".join(words[number] for number in row[:-1]) + f" ({words[row[-1]]})."
+
     return {
-        name: [" ".join(words[number] for number in row[:-1]) + f" ({words[row[-1]]})." for row in rows]
+        name: [join(words, row) for row in rows]
         for name, words in (("en", ENGLISH), ("de", GERMAN))
     }
 
 
 def write_lexicon(path, pairs, backwards=False):
-    """A MUSE file of pairs ``dog Hund``, lower-cased; each word also gets the next word's translation."""
+    """Write a MUSE file of lower-cased pairs ``dog Hund``.
+
+    Each word also gets the translation of the next word.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = [pair.lower().split()[:: -1 if backwards else 1] for pair in pairs]
-    following = [*columns[1:], columns[0]]
-    rows = [f"{word} {mate}\n{word} {next_mate}\n" for (word, mate), (_, next_mate) in zip(columns, following)]
-    path.write_text("".join(rows), encoding="utf-8")
+    lines = []
+    for (word, translation), (_, next_translation) in zip(columns, [*columns[1:], columns[0]]):
+        lines += [f"{word} {translation}\n", f"{word} {next_translation}\n"]
+    path.write_text("".join(lines), encoding="utf-8")
     return path
 
 
@@ -164,19 +190,24 @@ def write(folder, counts=(48, 8, 8), seed=1):
 def write_pair(data, split, rows, model):
     symbols = Dictionary.load(str(data / "dict.en.txt"))
     for language, side in rows.items():
-        pieces = [[symbols.index(piece) for piece in model.encode(text, out_type=str)] for text in side]
-        builders.write_side(data, split, "en-de", language, pieces)
+        pieces = [model.encode(text, out_type=str) for text in side]
+        rows = [[symbols.index(piece) for piece in row] for row in pieces]
+        builders.write_side(data, split, "en-de", language, rows)
 
 
-STOCK = dict(source_lang="en", target_lang="de", langs=LANGS, train_subset="train", dataset_impl=None, seed=1)
-STOCK.update(required_seq_len_multiple=1, update_freq=[1], save_dir="nowhere", restore_file="checkpoint_last.pt")
-STOCK["finetune_from_model"] = None
+STOCK = {
+    **dict(source_lang="en", target_lang="de", langs=LANGS, train_subset="train", seed=1),
+    **dict(dataset_impl=None, required_seq_len_multiple=1, update_freq=[1], save_dir="nowhere"),
+    **dict(restore_file="checkpoint_last.pt", finetune_from_model=None),
+}
 
 
 def setup(corpus, **options):
-    """The task of a :class:`Bin`."""
-    paths = {"data": str(corpus.data), "lexicon": str(corpus.lexicon), "sentencepiece_model": str(corpus.model)}
-    return CodeSwitchingRestoreTask.setup_task(CodeSwitchingRestoreConfig(**{**STOCK, **paths, **options}))
+    """Set up the task for a :class:`Bin`."""
+    paths = {"data": str(corpus.data), "lexicon": str(corpus.lexicon)}
+    paths["sentencepiece_model"] = str(corpus.model)
+    cfg = CodeSwitchingRestoreConfig(**{**STOCK, **paths, **options})
+    return CodeSwitchingRestoreTask.setup_task(cfg)
 
 
 def load(task, split="train", **options):
@@ -190,7 +221,7 @@ class Criterion:
 
     @staticmethod
     def reduce_metrics(logs):
-        """Nothing."""
+        """Log nothing."""
 
 
 # ---- Tiny vectors and lexicons for the tests of the lexicon verbs. ----
@@ -200,24 +231,26 @@ write_raw = nlu_bins.write
 
 
 def vectors(prefix, words=200, seed=1):
-    """Random vectors in clusters of the words ``prefix0``, ``prefix1`` ..."""
+    """Draw vectors of the words ``prefix0``, ``prefix1`` ... in clusters."""
     draw = np.random.default_rng(seed)
     centres = draw.normal(size=(12, DIMENSION))
     rows = centres[np.arange(words) % 12] + 0.7 * draw.normal(size=(words, DIMENSION))
     scale = np.linspace(2.0, 0.4, DIMENSION)
-    return WordVectors([f"{prefix}{number}" for number in range(words)], (rows * scale).astype(np.float32))
+    names = [f"{prefix}{number}" for number in range(words)]
+    return WordVectors(names, (rows * scale).astype(np.float32))
 
 
 def turned(side, prefix):
-    """The same vectors after a rotation, in another order: word ``a7`` becomes ``prefix7``."""
+    """Rotate vectors and reorder them: word ``a7`` becomes ``prefix7``."""
     draw = np.random.default_rng(2)
     turn, _ = np.linalg.qr(draw.normal(size=(DIMENSION, DIMENSION)))
     order = draw.permutation(len(side.words))
-    return WordVectors([f"{prefix}{number}" for number in order], (side.vectors[order] @ turn).astype(np.float32))
+    rows = (side.vectors[order] @ turn).astype(np.float32)
+    return WordVectors([f"{prefix}{number}" for number in order], rows)
 
 
 def two_sides(folder):
-    """Files of vectors that a rotation brings together: a7 belongs to b7."""
+    """Write vectors that a rotation aligns: a7 belongs to b7."""
     first = vectors("a")
     paths = folder / "a.vec", folder / "b.vec"
     write_vectors(paths, "--output", [first, turned(first, "b")])

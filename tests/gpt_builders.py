@@ -86,7 +86,9 @@ def stock_settings(**changes):
     )
     values = {**builders.side("decoder", LAYERS, WIDTH, INNER, HEADS), **dict.fromkeys(on, True)}
     values.update(layernorm_embedding=False, activation_fn="gelu", tokens_per_sample=POSITIONS)
-    return Namespace(**{**values, "arch": "transformer_lm", "max_target_positions": POSITIONS, **changes})
+    return Namespace(
+        **{**values, "arch": "transformer_lm", "max_target_positions": POSITIONS, **changes}
+    )
 
 
 def msp(path, seed=2, pieces=builders.PIECES, **options):

@@ -1,12 +1,10 @@
 """Segmenters of pretrained models: sentencepiece, ``tokenizer.json`` and WordPiece."""
 
 import functools
+import importlib
 import json
 import os
 from typing import Any, Callable, List
-
-from data_prep.io import InputError
-from data_prep.understanding.wordpiece import WordPiece, read_vocabulary
 
 SEGMENTERS = (
     "sentencepiece.bpe.model",
@@ -37,7 +35,7 @@ def load_segmenter(path: str) -> Segmenter:
     if path.endswith(".json"):
         return functools.partial(_fast_pieces, _load_fast_tokenizer(path))
     if os.path.basename(path) == "vocab.txt":
-        return functools.partial(_wordpieces, _load_wordpiece(path))
+        return functools.partial(_fast_pieces, _load_wordpieces(path))
     return functools.partial(_load_sentencepiece(path).encode, out_type=str)
 
 
@@ -53,38 +51,43 @@ def _load_sentencepiece(path: str) -> Any:
 
 
 def _load_fast_tokenizer(path: str) -> Any:
+    tokenizers = _import_tokenizers(path)
     try:
-        from tokenizers import Tokenizer
+        return tokenizers.Tokenizer.from_file(path)
+    except Exception as error:  # of no class of its own
+        raise ValueError(f"--sentencepiece {path}: not a tokenizer.json ({error})") from None
+
+
+def _load_wordpieces(path: str) -> Any:
+    """Load a WordPiece vocabulary; ``tokenizer_config.json`` beside it tells whether it has case.
+
+    If that file does not tell, a vocabulary without capital letters is taken to be uncased.
+    """
+    tokenizers = _import_tokenizers(path)
+    config_file = os.path.join(os.path.dirname(path), "tokenizer_config.json")
+    lowercase = _read_lowercase(config_file) if os.path.isfile(config_file) else None
+    try:
+        if lowercase is None:
+            with open(path, encoding="utf-8") as file:
+                text = "".join(line for line in file if not line.startswith("["))
+            lowercase = text == text.lower()
+        return tokenizers.BertWordPieceTokenizer(path, lowercase=bool(lowercase))
+    except Exception as error:  # the library raises its own, or TypeError for a missing symbol
+        raise ValueError(f"--sentencepiece {path}: not the vocab.txt of a BERT ({error})") from None
+
+
+def _import_tokenizers(path: str) -> Any:
+    try:
+        return importlib.import_module("tokenizers")
     except ImportError:
         reason = "the package tokenizers is missing; valid: pip install tokenizers"
         raise ValueError(f"--sentencepiece {path}: {reason}") from None
-    try:
-        return Tokenizer.from_file(path)
-    except Exception as error:  # of no class of its own
-        raise ValueError(f"--sentencepiece {path}: not a tokenizer.json ({error})") from None
 
 
 def _fast_pieces(tokenizer: Any, line: str) -> List[str]:
     """Return the pieces of a line, without special symbols around them."""
     pieces: List[str] = tokenizer.encode(line, add_special_tokens=False).tokens
     return pieces
-
-
-def _load_wordpiece(path: str) -> WordPiece:
-    """Load a WordPiece vocabulary; ``tokenizer_config.json`` beside it tells whether it has case.
-
-    If that file does not tell, a vocabulary without capital letters is taken to be uncased.
-    """
-    try:
-        pieces = read_vocabulary(path)
-        config_file = os.path.join(os.path.dirname(path), "tokenizer_config.json")
-        lowercase = _read_lowercase(config_file) if os.path.isfile(config_file) else None
-        if lowercase is None:
-            text = "".join(piece for piece in pieces if not piece.startswith("["))
-            lowercase = text == text.lower()
-        return WordPiece(path, lowercase)
-    except InputError as error:
-        raise ValueError(str(error).replace("--wordpiece", "--sentencepiece")) from None
 
 
 def _read_lowercase(path: str) -> Any:
@@ -94,7 +97,3 @@ def _read_lowercase(path: str) -> Any:
             return json.load(file).get("do_lower_case")
     except (ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: is no readable JSON object ({error})") from None
-
-
-def _wordpieces(tokenizer: WordPiece, line: str) -> List[str]:
-    return next(iter(tokenizer.encode([line])))

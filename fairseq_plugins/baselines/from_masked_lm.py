@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..checkpoints.fitting import Filler, layer_sources
 from ..checkpoints.loading import LoadReport
-from ..checkpoints.starting import left_closed
+from ..checkpoints.starting import explain_unread
 from ..common.filled_model import FilledTransformer
 from ..common.fit_options import fit_options, read_start, side_sizes
 from ..common.options import (
@@ -133,7 +133,7 @@ class TransformerFromXLMRModel(FilledTransformer):
         plain = as_namespace(args)
         model: TransformerFromXLMRModel = super().build_model(plain, task)
         if args.pretrained_xlmr:
-            absent = left_closed(OPTION, args.pretrained_xlmr, plain, task)
+            absent = explain_unread(OPTION, args.pretrained_xlmr, plain, task)
             model.start_from(args, "pretrained_xlmr", absent, partial(fill_encoder, model, plain))
         if args.freeze_encoder:
             model.encoder_is_frozen = True

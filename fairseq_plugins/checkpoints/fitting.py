@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from .layouts import MASK_ROW, POSITIONS, WORDS
 from .loading import LoadReport, fold, load
 from .pretrained import PretrainedFile
-from .vocabulary import MASK, check_entries
+from .vocabulary import MASK, check_entries, find_rows
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,8 @@ MARKERS = (
 )
 """Patterns of tensors that the model makes itself, so that no file needs to have them."""
 
-_DECODER_WORDS, _OUTPUT = f"decoder.{WORDS}", "decoder.output_projection.weight"
+_ENCODER_WORDS, _DECODER_WORDS = f"encoder.{WORDS}", f"decoder.{WORDS}"
+_OUTPUT = "decoder.output_projection.weight"
 _WORDS = re.compile(  # tensors with a row for each entry of the dictionary
     rf"(?:(?:encoder|decoder)\.)?{re.escape(WORDS)}|{re.escape(_OUTPUT)}|lm_head\.bias"
 )
@@ -187,7 +188,7 @@ class Filler:
         """Raise ValueError if a side's dictionary differs from the entries of the file."""
         symbols = getattr(self.model, side).dictionary.symbols
         remedy = self.options.dictionary
-        check_entries(entries, symbols, self.origin, "the dict.txt beside it", remedy)
+        check_entries(entries, symbols, self.origin, "the vocabulary beside it", remedy)
 
     def drop_mask_row(self, side: str, row: Optional[int]) -> None:
         """Remove the row of ``<mask>`` from a side's tensors if its dictionary has no ``<mask>``.
@@ -213,6 +214,34 @@ class Filler:
                 entry = f"{MASK} is entry {index} of the dictionary"
                 remedy = self.options.dictionary
                 raise ValueError(f"{entry}, but {place} of {self.origin}; {remedy}")
+
+    def fit_dictionaries(self, entries: Sequence[str], mask_row: Optional[int]) -> None:
+        """Check the dictionaries of a start from a masked LM, and drop the row of ``<mask>``.
+
+        The decoder may have a dictionary of its own, with some of the encoder's entries in any
+        order: its embedding takes their rows, by name.
+
+        Args:
+            entries: entries of the file; empty if they are not known.
+            mask_row: row of ``<mask>`` in the file; None if it has none.
+
+        Raises:
+            ValueError: a dictionary differs from the file's, or the encoder's lacks an entry of the
+                decoder's.
+        """
+        source, target = self.model.encoder.dictionary, self.model.decoder.dictionary
+        is_same = target.symbols[: len(source)] == source.symbols  # new symbols may follow
+        for side in ("encoder", "decoder") if is_same else ("encoder",):
+            self.check_dictionary(side, entries)
+            self.drop_mask_row(side, mask_row)
+        if is_same:
+            return
+        del self.tensors[_DECODER_WORDS]
+        self.fit()
+        files = "the target's dictionary", "the source's dictionary"
+        rows = find_rows(target.symbols, source.indices, *files, self.options.dictionary)
+        change = f"the rows of the target's {len(rows):,} entries"
+        self._replace(_DECODER_WORDS, self.tensors[_ENCODER_WORDS][rows], change)
 
     def fit(self) -> None:
         """Fit token and position embeddings whose number of rows is not the model's."""
@@ -244,7 +273,7 @@ class Filler:
         encoder, decoder = self.model.encoder, self.model.decoder
         words = self.tensors[_DECODER_WORDS]
         is_shared = encoder.embed_tokens is decoder.embed_tokens
-        if is_shared and not torch.equal(self.tensors[f"encoder.{WORDS}"], words):
+        if is_shared and not torch.equal(self.tensors[_ENCODER_WORDS], words):
             remedy = f"leave {self.options.shared} out"
             raise ValueError(f"{self.origin} has different source and target embeddings; {remedy}")
         is_tied = decoder.share_input_output_embed

@@ -64,7 +64,7 @@ def read_masked_lm(
     model = convert(path, CONVERTERS, MASKED_LM)
     model.take({"encoder.": "sentence_encoder.", "lm_head.": "lm_head."}, "a masked LM")
     model.find_sizes(heads, label, "sentence_encoder.")
-    model.sizes["epsilon"] = model.wiring["epsilon"]
+    model.sizes["epsilon"] = model.wiring.get("epsilon", FAIRSEQ_EPSILON)
     shapes = masked_lm_shapes(model.sizes)
     if not has_head(model):
         if needs_head:
@@ -331,7 +331,7 @@ def add_token_type(model: PretrainedFile, rows: int) -> None:
         return
     source = model.sources["(added to the positions)"] = model.sources.pop(TOKEN_TYPES)
     if token_types.shape != (rows, positions.size(1)):
-        expected = f"expected {rows} x {positions.size(1)}, of the positions' width"
+        expected = f"expected ({rows}, {positions.size(1)}), of the positions' width"
         shape = tuple(token_types.shape)
         raise CheckpointError(f"{model.origin}: {source} has shape {shape}, {expected}")
     if bool(token_types[0].any()):  # adding zeros would turn -0.0 into 0.0: another fingerprint

@@ -52,9 +52,7 @@ def fill_from_masked_lm(model: Any, args: Any, path: str) -> LoadReport:
     sources = from_masked_lm(masked_lm, args, origin)
     tensors = {name: masked_lm.tensors[source] for name, source in sources.items()}
     filler = Filler(model, tensors, fit_options(args), origin)
-    for side in SIDES:
-        filler.check_dictionary(side, masked_lm.entries)
-        filler.drop_mask_row(side, masked_lm.mask_row)
+    filler.fit_dictionaries(masked_lm.entries, masked_lm.mask_row)
     random: Tuple[str, ...] = (CROSS_ATTENTION,) if is_vanilla(args) else ()
     return filler.load(sources, random)
 

@@ -18,6 +18,7 @@ from ..masked_lm.model import PrefixSelfAttention
 from ..masked_lm.prompts import Prompts, Updates, merge
 from ..ops.masks import additive_key_mask, lengths_to_padding_mask
 from ..sga.model import SGAModel
+from ..sga.target_rows import TargetRows
 from .stock_graphs import (
     Attention,
     EncoderAttention,
@@ -130,10 +131,12 @@ class PrefixAttention(Attention):
 class MaskedLMLayers(nn.Module):
     """Embedding and layers of the frozen masked LM, with a unit's low-rank updates added."""
 
-    def __init__(self, model: SGAModel, prompts: Prompts):
+    def __init__(self, model: SGAModel, prompts: Prompts, target_rows: Optional[TargetRows] = None):
         super().__init__()
         encoder = model.masked_lm.sentence_encoder
         self.tokens, self.places = encoder.embed_tokens, encoder.embed_positions
+        if target_rows is not None:  # what a unit reads are ids of the target dictionary
+            self.tokens = nn.Embedding.from_pretrained(target_rows.weight)
         self.norm = encoder.layernorm_embedding
         layers: Any = encoder.layers
         updates: Any = prompts.updates() or [None] * len(layers)
@@ -206,8 +209,8 @@ class SGAUnit(nn.Module):
     def __init__(self, model: SGAModel, prompts: Prompts, bias: Optional[Tensor], pieces: bool):
         super().__init__()
         self.register_buffer("bias", None if bias is None else bias.detach())
-        self.layers, self.prompts = MaskedLMLayers(model, prompts), FixedPrompts(prompts)
-        self.head = model.masked_lm.lm_head
+        self.layers = MaskedLMLayers(model, prompts, model.target_rows)
+        self.prompts, self.head = FixedPrompts(prompts), model.masked_lm.lm_head
         self.pad, self.blank = model.masked_lm.sizes.padding_idx, model.blank
         self.pieces, self.continues_positions = pieces, model.continues_positions
 
@@ -224,7 +227,7 @@ class SGAUnit(nn.Module):
         guidance = [Part(*pair, mask) for pair in zip(keys.unbind(), values.unbind())]
         prefixes = [[part, *prompts] for part, prompts in zip(guidance, self.prompts())]
         hidden = self.head.transform(self.layers(tokens, places, padding, prefixes)[-1])
-        logits = F.linear(hidden, self.head.weight, self.bias)
+        logits = F.linear(hidden, self.layers.tokens.weight, self.bias)
         return best(logits, lengths, self.blank, self.pieces)
 
 

@@ -192,11 +192,9 @@ def _compare_dictionaries(pretrained: PretrainedFile, symbols: Sequence[str], or
     Without either, a note is logged.
     """
     entries: Sequence[str] = pretrained.entries
-    place = "the dict.txt beside it"
     if not entries and pretrained.checkpoint.is_folder:
         folder, rows = pretrained.checkpoint.folder, pretrained.sizes["vocab_size"]
         entries = tokenizer_entries(folder, None, rows) or ()
-        place = "its tokenizer"
     if not entries:
         logger.info("%s: names no entries; only the number of rows was compared", origin)
     # An index that the tokenizer skips is called madeupword…: any symbol may stand there.
@@ -204,7 +202,7 @@ def _compare_dictionaries(pretrained: PretrainedFile, symbols: Sequence[str], or
         symbol if entry.startswith("madeupword") else entry
         for entry, symbol in zip(entries, symbols)
     ]
-    check_entries(entries, symbols, origin, place, USE_ITS_DICTIONARY)
+    check_entries(entries, symbols, origin, "the vocabulary beside it", USE_ITS_DICTIONARY)
 
 
 ARCHITECTURES = {

@@ -186,8 +186,15 @@ class FreeSGAModel(TokenAlignmentModel):
 
     alignment = "mask_predict"
 
-    def __init__(self, frozen: Frozen, cfg: Any, blank: int, mask: int):
-        super().__init__(frozen, cfg, blank, mask)
+    def __init__(
+        self,
+        frozen: Frozen,
+        cfg: Any,
+        blank: int,
+        mask: int,
+        target_rows: Optional[Tensor] = None,
+    ):
+        super().__init__(frozen, cfg, blank, mask, target_rows)
         sizes = self.masked_lm.sizes
         self.copies = cfg.ctc_upsample
         longest = sizes.max_positions

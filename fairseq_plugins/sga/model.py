@@ -21,6 +21,7 @@ from ..ops.ctc import BestPath, linear_ctc_with_best
 from ..ops.linear import Linear
 from ..ops.masks import lengths_to_padding_mask
 from .config import SGAConfig
+from .target_rows import TargetRows, select_again
 
 Corruption = Callable[[Tensor, Tensor], Tensor]
 """(tokens (B, T), slots (B,)) -> noisy tokens (B, T)."""
@@ -120,8 +121,10 @@ class SGAModel(SlotModel):
     Args:
         frozen: the masked LM.
         cfg: options that obey the rules of ``config.py``.
-        blank, mask: ids of the CTC blank and of ``<mask>``, looked up in
+        blank, mask: ids of the CTC blank and of ``<mask>`` in the target dictionary, looked up in
             ``variants.SGA.build_model``.
+        target_rows: (V',) int64, row of the masked LM for each entry of the target dictionary; None
+            = the target has the masked LM's dictionary.
 
     Attributes:
         recorded_options: sizes and epsilon of the masked LM, which checkpoints must store.
@@ -132,9 +135,20 @@ class SGAModel(SlotModel):
     alignment = "ctc"
     recorded_options: Mapping[str, Any] = {}
 
-    def __init__(self, frozen: Frozen, cfg: SGAConfig, blank: int, mask: int):
+    def __init__(
+        self,
+        frozen: Frozen,
+        cfg: SGAConfig,
+        blank: int,
+        mask: int,
+        target_rows: Optional[Tensor] = None,
+    ):
         super().__init__()
         self.frozen = frozen
+        self.target_rows: Optional[TargetRows] = None
+        if target_rows is not None:
+            self.target_rows = TargetRows(target_rows, self.masked_lm)
+            self.register_load_state_dict_post_hook(select_again)
         self.blank, self.mask = blank, mask
         self.upsample = cfg.ctc_upsample
         self.fill_blanks, self.blank_bias = cfg.fill_blanks, cfg.ctc_blank_bias
@@ -208,7 +222,7 @@ class SGAModel(SlotModel):
         """Run the frozen masked LM on slots with [semantic, prompt] keys and values (Eq. 3 and 5).
 
         Args:
-            tokens: (B, T) int64, contents of the slots.
+            tokens: (B, T) int64, contents of the slots, ids of the target dictionary.
             slots: (B,) int64, slots of each sentence.
             prompts: theta of the alignment or the denoiser unit.
             guidance: of the encoder unit; source padding is masked.
@@ -221,7 +235,7 @@ class SGAModel(SlotModel):
         theta_mask = torch.cat([guidance.padding_mask, prompt_mask], dim=1)  # B S+P
         padding = lengths_to_padding_mask(slots, tokens.size(1), tokens.device)  # B T
         layers = self.masked_lm.sentence_encoder(
-            tokens,
+            tokens if self.target_rows is None else self.target_rows(tokens),
             prefix=theta,
             prefix_padding_mask=theta_mask,
             positions=self.slot_positions(padding, guidance),
@@ -339,7 +353,9 @@ class SGAModel(SlotModel):
 
     @property
     def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
-        """Weight (V, C) and bias (V,) of the output projection."""
+        """Weight (V, C) and bias (V,) of the output projection; V entries of the target."""
+        if self.target_rows is not None:
+            return self.target_rows.weight, self.target_rows.bias
         return self.masked_lm.output_weight, self.masked_lm.output_bias
 
     def max_positions(self) -> Tuple[int, int]:

@@ -159,12 +159,16 @@ def check_dictionary(pretrained: PretrainedFile, dictionary: Dictionary, origin:
         )
     if not pretrained.entries:
         logger.warning(
-            "%s: no dict.txt beside it: only the number of entries and the special symbols are "
+            "%s: no vocabulary beside it: only the number of entries and the special symbols are "
             "checked",
             origin,
         )
     check_entries(
-        pretrained.entries, dictionary.symbols, origin, "the dict.txt beside it", USE_ITS_DICTIONARY
+        pretrained.entries,
+        dictionary.symbols,
+        origin,
+        "the vocabulary beside it",
+        USE_ITS_DICTIONARY,
     )
 
 

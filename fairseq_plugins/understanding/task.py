@@ -15,6 +15,7 @@ from ..checkpoints.starting import compare_start
 from ..common.data_bins import split_names
 from ..common.options import check_range, option
 from ..common.own_run import OwnRun
+from ..common.shards import refuse_folders
 from .inputs import INPUT_FORMATS, InputFormat, InputOptions
 from .languages import LanguageMixture, Languages
 from .predictions import OPTION as PREDICTIONS
@@ -111,6 +112,11 @@ class NLUTask(OwnRun):
             ValueError: a dictionary is missing, or an option is out of range.
         """
         check_range(cfg, "[1, inf]", "sampling_temperature", "max_positions")
+        refuse_folders(
+            cfg.data,
+            "valid: one; put the parts beside one another as subsets, as --train-subset "
+            "train.en,train.de",
+        )
         symbols = Languages(cfg).symbols
         dictionary = _load_dictionary(
             os.path.join(cfg.data, "input0", "dict.txt"), os.path.join(cfg.data, "dict.txt")

@@ -38,8 +38,11 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     sources = _find_sources(model, args, masked_lm)
     tensors = {name: masked_lm.tensors[source] for name, source in sources.items()}
     filler = Filler(model, tensors, fit_options(args), origin)
-    for side in SIDES:
-        _fit_dictionary(filler, side, masked_lm)
+    if model.kept_rows is None:
+        filler.fit_dictionaries(masked_lm.entries, masked_lm.mask_row)
+    else:
+        for side in SIDES:
+            _cut_dictionary(filler, side, masked_lm)
     random = [CROSS_ATTENTION]
     if hasattr(model, "lm_head") and not has_head(masked_lm):
         random.append(r"lm_head\..*")
@@ -84,12 +87,8 @@ def _find_sources(model: Any, args: Any, masked_lm: PretrainedFile) -> Dict[str,
     return sources
 
 
-def _fit_dictionary(filler: Filler, side: str, masked_lm: PretrainedFile) -> None:
-    """Check the dictionary of a side, and drop the rows whose entries it does not have."""
+def _cut_dictionary(filler: Filler, side: str, masked_lm: PretrainedFile) -> None:
+    """Check the dictionary of a side, and drop the rows that the map leaves out."""
     kept_rows = filler.model.kept_rows
-    if kept_rows is None:
-        filler.check_dictionary(side, masked_lm.entries)
-        filler.drop_mask_row(side, masked_lm.mask_row)
-        return
     filler.check_dictionary(side, cut_entries(masked_lm.entries, kept_rows, filler.origin))
     cut_rows(filler, f"{side}.embed_tokens.weight", kept_rows, masked_lm.mask_row)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..checkpoints.fitting import FitOptions
 from ..checkpoints.layouts import MASK_ROW
 from ..checkpoints.masked_lm import FAIRSEQ_EPSILON
-from ..checkpoints.starting import left_closed
+from ..checkpoints.starting import explain_unread
 from ..checkpoints.veco import mask_marker
 from ..checkpoints.vocabulary import MASK
 from ..common.filled_model import FilledTransformer
@@ -132,7 +132,7 @@ class VECOModel(VECOTransformer):
         path = args.init_from_mlm
         if path:
             model.starts_from_mlm = True
-            absent = left_closed("--init-from-mlm", path, stock_args, task)
+            absent = explain_unread("--init-from-mlm", path, stock_args, task)
             fill = partial(from_masked_lm.fill, model, stock_args, path)
             model.start_from(args, "init_from_mlm", absent, fill)
         return model

@@ -36,7 +36,9 @@ def outputs(name):
 def wrong_outputs(name):
     """List outputs with other hashes than the ledger's, and members that no entry has."""
     study, ledger = read_evidence(name)
-    hashes = {member: hashlib.sha256(content).hexdigest() for member, content in outputs(name).items()}
+    hashes = {
+        member: hashlib.sha256(content).hexdigest() for member, content in outputs(name).items()
+    }
     listed = {}
     for entry in ledger.runs():
         files = study.files(study.job(entry["key"]))
@@ -49,7 +51,9 @@ def wrong_outputs(name):
 def wrong_numbers(name):
     """List scores that contradict each other or, where the outputs are scores, the outputs."""
     study, ledger = read_evidence(name)
-    scored = {(run["arm"], run["pair"], run["seed"]): run for run in ledger.finals() if run.get("outputs")}
+    scored = {
+        (run["arm"], run["pair"], run["seed"]): run for run in ledger.finals() if run.get("outputs")
+    }
     wrong = []
     for entry in scored.values():
         if study.metrics:
@@ -66,9 +70,12 @@ def wrong_numbers(name):
             for arm, output in (claim.better, claim.worse):
                 scores = scored[arm, entry["pair"], entry["seed"]]["outputs"][output]
                 numbers.append(scores[study.score])
-            if abs(numbers[0] - numbers[1] - result["difference"]) > 1e-9 or not 0 < result["p"] <= 1:
-                number = result["claim"]
-                wrong.append(f"{name}: {entry['key']}: claim {number} is not the difference of the scores")
+            if (
+                abs(numbers[0] - numbers[1] - result["difference"]) > 1e-9
+                or not 0 < result["p"] <= 1
+            ):
+                fault = f"claim {result['claim']} is not the difference of the scores"
+                wrong.append(f"{name}: {entry['key']}: {fault}")
     return wrong
 
 
@@ -85,12 +92,13 @@ def draw(pool, count):
 
 
 def scored_texts():
-    """List scored texts and tested claims: study, entry, stem of the output or result of the claim."""
+    """List study, entry, and stem of the output or result of the claim, of all that is scored."""
     texts = []
     for name in NAMES:
         study, ledger = read_evidence(name)
         for entry in ledger.entries if not study.metrics else ():
-            texts += [(name, entry, part) for part in entry.get("outputs", entry.get("results", []))]
+            parts = entry.get("outputs", entry.get("results", []))
+            texts += [(name, entry, part) for part in parts]
     return texts
 
 
@@ -101,8 +109,9 @@ def wrong_scores(name, entry, part):
     if "outputs" in entry:
         job = study.job(entry["key"])
         alone = job._replace(arm=job.arm._replace(outputs={part: ""}))
-        again, told = scores.of(alone)[part], entry["outputs"][part]
-        pairs = {key: (again[key], told[key]) for key in told if isinstance(told[key], float)}
+        rescored, listed = scores.of(alone)[part], entry["outputs"][part]
+        names = [key for key in listed if isinstance(listed[key], float)]
+        pairs = {key: (rescored[key], listed[key]) for key in names}
     else:
         keys = {(run["arm"], run["pair"], run["seed"]): run["key"] for run in ledger.finals()}
         claim = study.claims[part["claim"]]
@@ -111,7 +120,9 @@ def wrong_scores(name, entry, part):
         pairs = {"difference": (difference, part["difference"]), "p": (p_value, part["p"])}
     place = f"{name}: {entry['key']}: {part}"
     return [
-        f"{place}: {key} is {again}, not {told}" for key, (again, told) in pairs.items() if abs(again - told) > 1e-9
+        f"{place}: {key} is {rescored}, not {listed}"
+        for key, (rescored, listed) in pairs.items()
+        if abs(rescored - listed) > 1e-9
     ]
 
 
@@ -126,14 +137,17 @@ def find_data(study):
 
 
 def quotations():
-    """Name, text and the pages that it quotes: every line with a link to a page of results.
+    """Yield name, text and quoted pages of every line with a link to a page of results.
 
     The first column of a table beside the paper is left out: its figures are the paper's.
     """
-    for name in (name for name in listed_files() if re.fullmatch(r"(?!CHANGELOG|docs/results/).*\.md", name)):
+    documents = re.compile(r"(?!CHANGELOG|docs/results/).*\.md")
+    for name in filter(documents.fullmatch, listed_files()):
         beside_the_paper = False
         for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
-            beside_the_paper = line.startswith("| the paper") or (beside_the_paper and line.startswith("|"))
+            beside_the_paper = line.startswith("| the paper") or (
+                beside_the_paper and line.startswith("|")
+            )
             linked = {(ROOT / name).parent / link for link in LINKS.findall(line)}
             if linked:
                 yield name, line.split("|", 2)[2] if beside_the_paper else line, sorted(linked)

@@ -16,11 +16,16 @@ Source = namedtuple("Source", "name text tree")
 
 
 def listed_files():
-    """Every file that git tracks or would track; in a copy without git, every file outside the ignored folders."""
+    """List the files that git tracks or would track.
+
+    In a copy without git, list every file outside the ignored folders.
+    """
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True) if (ROOT / ".git").exists() else None
-    if done is not None and done.returncode == 0:
-        names = [name for name in done.stdout.split("\0") if name]
+    process = None
+    if (ROOT / ".git").exists():
+        process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if process is not None and process.returncode == 0:
+        names = [name for name in process.stdout.split("\0") if name]
     else:
         names = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*")]
         names = [name for name in names if not IGNORED.search(f"/{name}/")]
@@ -28,7 +33,7 @@ def listed_files():
 
 
 def texts():
-    """Name and text of every listed file that is UTF-8 text."""
+    """Yield name and text of every listed file that is UTF-8 text."""
     for name in listed_files():
         try:
             yield name, (ROOT / name).read_text(encoding="utf-8")
@@ -37,13 +42,18 @@ def texts():
 
 
 def sources(*folders):
-    python = [(name, text) for name, text in texts() if name.endswith(".py") and name.split("/")[0] in folders]
-    assert python, f"no Python in {folders}"
-    return [Source(name, text, ast.parse(text, filename=name)) for name, text in python]
+    """Parse the Python files below some folders of the root."""
+    files = [
+        Source(name, text, ast.parse(text, filename=name))
+        for name, text in texts()
+        if name.endswith(".py") and name.split("/")[0] in folders
+    ]
+    assert files, f"no Python in {folders}"
+    return files
 
 
 def dotted(node):
-    """``a.b.c`` for the expression a.b.c, "" for anything else."""
+    """Return ``a.b.c`` for the expression a.b.c, and "" for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

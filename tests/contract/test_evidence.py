@@ -1,7 +1,8 @@
-"""The evidence holds together: outputs, ledgers, pages, plots, and the figures that other pages quote from them.
+"""Test that outputs, ledgers, pages, plots and quoted figures agree.
 
-Whoever changes one of them alone turns a test red. Whoever changes several so that they fit meets the scores: a sample of the
-outputs is scored again, another one at each commit, where the references are at hand. They are not part of the repository.
+Changing one of them alone turns a test red. Against consistent changes of several, a sample of the
+outputs is scored again, a different one at each commit, if the references are available. They are
+not part of the repository.
 """
 
 import lzma
@@ -21,11 +22,20 @@ from tests.contract import evidence
 from tests.contract.evidence import DATA, NAMES, draw, read_evidence
 from tests.contract.repository import ROOT, listed_files
 
-LISTED = "examples/results/.*|docs/results/[^/]+_analysis/.*|benchmarks/results/.*|tests/cluster/log.jsonl|tests/run_log.jsonl"
+LISTED = "|".join(
+    [
+        "examples/results/.*",
+        "docs/results/[^/]+_analysis/.*",
+        "benchmarks/results/.*",
+        "tests/cluster/log.jsonl",
+        "tests/run_log.jsonl",
+    ]
+)
 
 
-def needs_the_pinned_matplotlib():
-    """Another one draws other bytes."""
+@pytest.fixture
+def _pinned_matplotlib():
+    """Skip with another matplotlib, which writes other bytes."""
     constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
     if f"matplotlib=={matplotlib.__version__}" not in constraints:
         pytest.skip("plots have the bytes of the matplotlib in constraints.txt")
@@ -38,44 +48,49 @@ def test_outputs_are_those_of_the_ledgers():
     assert [line for name in NAMES for line in evidence.wrong_outputs(name)] == []
 
 
-def test_archives_have_the_one_form_that_their_members_give():
+def test_archives_have_the_form_that_their_members_determine():
     for path in sorted(RESULTS.glob(f"*{archive.ENDING}")):
         assert lzma.decompress(path.read_bytes()) == archive.tar_of(archive.read(path)), path.name
 
 
-def test_what_cannot_be_made_again_has_its_hash_listed():
-    """Ledgers, archives, plots of analyses and measurements. After new ones: make evidence."""
+def test_files_that_cannot_be_made_again_have_their_hash_listed():
+    """Check ledgers, archives, plots and measurements. Run `make evidence` after new ones."""
     lines = (ROOT / "examples" / "evidence.sha256").read_text(encoding="utf-8").splitlines()
     listed = {path: value for value, path in (line.split("  ", 1) for line in lines)}
-    assert listed == {name: sha256(ROOT / name) for name in listed_files() if re.fullmatch(LISTED, name)}
+    names = [name for name in listed_files() if re.fullmatch(LISTED, name)]
+    assert listed == {name: sha256(ROOT / name) for name in names}
 
 
 def test_the_models_of_the_checkout_are_those_of_the_runs():
-    assets = [(name, *asset) for name in NAMES for asset in read_evidence(name)[1].get("assets")["hashes"].items()]
-    here = {path: sha256(ROOT / path) for path in {path for _, path, _ in assets if "{" not in path}}
-    assert [(name, path) for name, path, value in assets if here.get(path, value) != value] == []
+    wrong = []
+    for name in NAMES:
+        for path, value in read_evidence(name)[1].get("assets")["hashes"].items():
+            if "{" not in path and sha256(ROOT / path) != value:
+                wrong.append((name, path))
+    assert wrong == []
 
 
 # ---- Pages and plots are made of them. ----
 
 
-def test_pages_and_plots_are_made_of_the_ledgers():
-    """A page that says "unchanged since" while its code has changed is another one, too."""
-    needs_the_pinned_matplotlib()
-    made = {path: text.encode() for path, text in results.everything().items()}
-    made[benchmarks.PAGE] = benchmarks.render().encode()
+@pytest.mark.usefixtures("_pinned_matplotlib")
+def test_pages_and_plots_are_made_from_the_ledgers():
+    """Include pages that say "unchanged since" although their code has changed."""
+    pages = {path: text.encode() for path, text in results.everything().items()}
+    pages[benchmarks.PAGE] = benchmarks.render().encode()
     committed = {path: path.read_bytes() for path in (*PAGES.glob("*.*"), results.INDEX)}
-    assert committed == made, "make results"
+    assert committed == pages, "make results"
 
 
-def test_what_was_run_is_made_of_the_logs():
-    made = what_was_run.pages()
-    assert {path: path.read_text(encoding="utf-8") for path in made} == made, "make results"
+def test_the_page_of_runs_is_made_from_the_logs():
+    pages = what_was_run.pages()
+    assert {path: path.read_text(encoding="utf-8") for path in pages} == pages, "make results"
 
 
-def test_every_study_has_a_finding_in_figures_of_its_tables():
+def test_the_finding_of_every_study_quotes_figures_of_its_tables():
     for name in NAMES:
-        study, page = read_evidence(name)[0], (PAGES / f"{name}.md").read_text(encoding="utf-8")
+        study = read_evidence(name)[0]
+        page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
         assert study.finding and study.cannot_tell, name
         assert results.unknown_figures(study, page) == set(), name
 
@@ -88,13 +103,15 @@ def test_every_ledger_has_its_study_and_its_archive():
     assert len(list(RESULTS.iterdir())) == len(files) + len(NAMES)
 
 
-def test_other_plots_are_made_of_what_is_listed(tmp_path, monkeypatch):
-    needs_the_pinned_matplotlib()
+@pytest.mark.usefixtures("_pinned_matplotlib")
+def test_other_plots_are_made_from_listed_files(tmp_path, monkeypatch):
     committed = {path.name: path.read_bytes() for path in trained_plot.FOLDER.iterdir()}
     monkeypatch.setattr(trained_plot, "FOLDER", tmp_path)
     for content in report.load("trained"):
         trained_plot.draw(content)
-    assert committed == {path.name: path.read_bytes() for path in tmp_path.iterdir()}, "make results"
+    assert committed == {path.name: path.read_bytes() for path in tmp_path.iterdir()}, (
+        "make results"
+    )
 
 
 # ---- Numbers fit together, without the references too. ----
@@ -107,7 +124,7 @@ def test_scores_do_not_contradict_each_other():
 # ---- A sample is scored again. ----
 
 
-def test_outputs_are_worth_what_the_ledgers_say():
+def test_a_sample_of_outputs_has_the_scores_of_the_ledgers():
     if not DATA.is_dir():
         pytest.skip("needs ../shared/data, the references, which are not part of the repository")
     sample = draw(evidence.scored_texts(), 4)
@@ -117,10 +134,10 @@ def test_outputs_are_worth_what_the_ledgers_say():
 # ---- Other pages quote them. ----
 
 
-def test_figures_of_other_pages_stand_on_the_pages_that_they_name():
+def test_quoted_figures_stand_on_the_quoted_pages():
     missing = []
     for name, text, pages in evidence.quotations():
-        there = [results.find_figures(page.read_text(encoding="utf-8")) for page in pages]
-        unknown = results.find_figures(text).difference(*there)
+        figures = [results.find_figures(page.read_text(encoding="utf-8")) for page in pages]
+        unknown = results.find_figures(text).difference(*figures)
         missing += [f"{name}: {figure}: {text[:60]}" for figure in sorted(unknown)]
     assert missing == []

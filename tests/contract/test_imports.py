@@ -1,4 +1,4 @@
-"""The arrows of the design: who may import whom inside the package."""
+"""Test the arrows of the design: which component may import which inside the package."""
 
 import ast
 import sys
@@ -6,8 +6,8 @@ from collections import namedtuple
 
 from tests.contract.repository import PACKAGE, sources
 
-# Component -> what it may import from its siblings. Arrows go only down: a paper's room, and that of
-# the baselines, stand on masked_lm and common, which stand on checkpoints and ops.
+# Component -> siblings that it may import. Arrows go only down: the rooms of papers and baselines
+# stand on masked_lm and common, which stand on checkpoints and ops.
 GROUND = frozenset({"ops", "checkpoints", "common", "masked_lm"})
 BESIDE = {"compat", "commands", "scoring", "baselines", "analysis", "export"}
 ROOMS = {source.name.split("/")[1] for source in sources(PACKAGE) if source.name.count("/") > 1}
@@ -26,31 +26,35 @@ ARROWS = {
 # The command line imports whatever a verb needs, where the verb is called.
 ARROWS["commands"] = frozenset(ARROWS)
 # Files beside the components: what starts commands may import all of them.
-TOP = {"__init__.py": frozenset(ARROWS), "__main__.py": frozenset(ARROWS), "translate.py": frozenset(ARROWS)}
-TOP["own_commands.py"] = frozenset()
-TOP["raw_text.py"] = frozenset()
-TOP["model_files.py"] = frozenset({"checkpoints"})
+TOP = {
+    **dict.fromkeys(("__init__.py", "__main__.py", "translate.py"), frozenset(ARROWS)),
+    "own_commands.py": frozenset(),
+    "raw_text.py": frozenset(),
+    "model_files.py": frozenset({"checkpoints"}),
+}
 # Start without torch and fairseq: at their top they import the standard library and each other.
 LIGHT = {"__init__", "__main__", "commands", "own_commands"}
-# Outside the package: what these components may import besides the standard library (None: anything but the second).
+# Other packages that a component may import besides the standard library.
 ONLY = {"checkpoints": {"torch", "safetensors", "numpy", "data_prep"}}
-SHARED = ("data_prep.files.", "data_prep.progress.")  # of data_prep, what the package may import
+# Modules of data_prep that the package may import.
+SHARED = ("data_prep.files.", "data_prep.progress.")
 NEVER = {"ops": {"fairseq", "fairseq_cli"}, "checkpoints": {"fairseq", "fairseq_cli"}}
 STANDARD_LIBRARY = getattr(sys, "stdlib_module_names", frozenset())
 
 
 Import = namedtuple("Import", "line name inside relative")
-"""An imported name: ``inside`` holds its parts below the package, or None for another package's name."""
+"""An imported name; ``inside`` has its parts below the package, and is None outside."""
 
 
 def imports(source):
-    """Every import of a file of the package, at any depth of the code."""
+    """Yield every import of a file of the package, at any depth of the code."""
     folder = source.name.split("/")[1:-1]
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                parts = alias.name.split(".")
-                yield Import(node.lineno, alias.name, tuple(parts[1:]) if parts[0] == PACKAGE else None, False)
+                top, *parts = alias.name.split(".")
+                inside = tuple(parts) if top == PACKAGE else None
+                yield Import(node.lineno, alias.name, inside, False)
         elif isinstance(node, ast.ImportFrom):
             module = node.module.split(".") if node.module else []
             for alias in node.names:
@@ -66,29 +70,32 @@ def violations(source):
     component = source.name.split("/")[1]
     allowed = {**TOP, **ARROWS}.get(component)
     if allowed is None:
-        yield f"{source.name}: {component} is no component of the design; valid: {', '.join(sorted(ARROWS))}"
+        valid = ", ".join(sorted(ARROWS))
+        yield f"{source.name}: {component} is no component of the design; valid: {valid}"
         return
     for item in imports(source):
-        where = f"{source.name}:{item.line}: {item.name}"
+        place = f"{source.name}:{item.line}: {item.name}"
         if item.inside is None:
             top = item.name.split(".")[0]
             if top == "data_prep" and not f"{item.name}.".startswith(SHARED):
-                yield f"{where}: of data_prep only files and progress"
+                yield f"{place}: of data_prep only files and progress"
             if top in NEVER.get(component, ()):
-                yield f"{where}: {component} must not import {top}"
-            elif component in ONLY and top not in ONLY[component] and top not in STANDARD_LIBRARY:
-                yield f"{where}: {component} may import {', '.join(sorted(ONLY[component]))} only"
+                yield f"{place}: {component} must not import {top}"
+            elif component in ONLY and top not in ONLY[component] | STANDARD_LIBRARY:
+                yield f"{place}: {component} may import {', '.join(sorted(ONLY[component]))} only"
             continue
         if not item.relative:
-            yield f"{where}: relative imports only, or the file is run twice under --user-dir"
+            yield f"{place}: relative imports only, or the file is run twice under --user-dir"
         target = item.inside[0] if item.inside else ""
         if target in ARROWS and target != component and target not in allowed:
-            yield f"{where}: {component} must not import {target}"
+            yield f"{place}: {component} must not import {target}"
 
 
 def heavy_imports(source):
     """Imports at the top of a file that must start in no time."""
-    top = source._replace(tree=ast.Module([node for node in source.tree.body if is_import(node)], []))
+    top = source._replace(
+        tree=ast.Module([node for node in source.tree.body if is_import(node)], [])
+    )
     for item in imports(top):
         name = item.inside[0] if item.inside else item.name.split(".")[0]
         valid = {*LIGHT, "register"} if item.inside else {*STANDARD_LIBRARY, "data_prep"}
@@ -101,7 +108,11 @@ def is_import(node):
 
 
 def test_the_command_line_starts_without_heavy_imports():
-    light = [one for one in sources(PACKAGE) if one.name.split("/")[1].removesuffix(".py") in LIGHT]
+    light = [
+        source
+        for source in sources(PACKAGE)
+        if source.name.split("/")[1].removesuffix(".py") in LIGHT
+    ]
     assert len(light) > 8
     assert [text for source in light for text in heavy_imports(source)] == []
 

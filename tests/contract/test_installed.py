@@ -1,5 +1,6 @@
-"""A make target installs what it runs: `make test` installs more than users have."""
+"""Test that a make target installs what it runs; `make test` installs more than users have."""
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -27,42 +28,47 @@ for name in names:
 """
 
 
-def closure(name, extras, found):
-    """Names of the distributions that one brings; of those that are not installed nothing is known."""
+def closure(name, extras, requirements):
+    """Return the names of all distributions that a distribution requires.
+
+    Requirements of distributions that are not installed are unknown.
+    """
     for line in metadata.requires(name) or ():
         requirement = Requirement(line)
-        marker, needed = requirement.marker, canonicalize_name(requirement.name)
+        marker, required = requirement.marker, canonicalize_name(requirement.name)
         if marker and not any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
             continue
-        if (needed, *requirement.extras) not in found:
-            found.add((needed, *requirement.extras))
-            try:
-                closure(needed, requirement.extras, found)
-            except metadata.PackageNotFoundError:
-                pass
-    return {names[0] for names in found}
+        if (required, *requirement.extras) not in requirements:
+            requirements.add((required, *requirement.extras))
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                closure(required, requirement.extras, requirements)
+    return {required for required, *_ in requirements}
 
 
 def module_of(name):
-    """The module behind ``python -m NAME``: data_prep.VERB is none."""
+    """Return the module behind ``python -m NAME``; data_prep.VERB is no module."""
     package, _, verb = name.partition(".")
     return f"data_prep.{VERBS[verb]}" if package == "data_prep" else name
 
 
-@pytest.mark.parametrize(("rules", "extra"), [("translator", "recipes"), ("study", "study")])
-def test_the_workflows_import_nothing_that_their_target_does_not_install(rules, extra):
-    brought = closure("fairseq-plugins", [extra], set()) | {"fairseq-plugins"}
-    owners = metadata.packages_distributions()
-    refused = [top for top, names in owners.items() if not {canonicalize_name(name) for name in names} & brought]
+@pytest.mark.cases("rules extra", ("translator", "recipes"), ("study", "study"))
+def test_a_workflow_imports_only_packages_that_its_target_installs(rules, extra):
+    distributions = closure("fairseq-plugins", [extra], set()) | {"fairseq-plugins"}
+    refused = [
+        package
+        for package, names in metadata.packages_distributions().items()
+        if not {canonicalize_name(name) for name in names} & distributions
+    ]
     assert "pytest" in refused and "torch" not in refused
-    modules = set(COMMAND.findall((ROOT / "examples" / "rules" / f"{rules}.smk").read_text(encoding="utf-8")))
+    text = (ROOT / "examples" / "rules" / f"{rules}.smk").read_text(encoding="utf-8")
+    modules = set(COMMAND.findall(text))
     assert {"recipes.progress", "fairseq_plugins"} <= modules
     modules.add("fairseq_plugins.checkpoints.average")  # what the verb imports
     modules = {module_of(name) for name in modules}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", IMPORT, ",".join(refused), *sorted(modules)],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr

@@ -1,4 +1,4 @@
-"""How the code reads: names that are nouns, docstrings that begin with a verb, lines that fit."""
+"""Test that names are nouns, docstrings begin with a verb, and lines fit."""
 
 import ast
 import re
@@ -17,13 +17,14 @@ PRONOUNS = """one other others own another each both such same some rest what wh
 them it these those there where here"""
 VAGUE = {*PARTICIPLES.split(), *PRONOUNS.split()}
 OPENING = re.compile(
-    r"(What|Whether|As|Where|Those|Of|That|Who|Which|How|When|In|Only|Not|No|None|All|One|Every|Each)\b"
+    r"(What|Whether|As|Where|Those|Of|That|Who|Which|How|When|In|Only|Not|No|None|All|One|Every"
+    r"|Each)\b"
 )
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def assigned_names(tree):
-    """Names and attributes that are assigned, and arguments."""
+    """Yield assigned names and attributes, and arguments."""
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
             yield node.arg, node.lineno
@@ -49,18 +50,26 @@ def is_long(line):
     return len(line) > COLUMNS
 
 
+def numbered_lines(source):
+    return ((line, number) for number, line in enumerate(source.text.split("\n"), 1))
+
+
 KINDS = {
     "name": (lambda source: assigned_names(source.tree), is_vague, 0.01),
     "docstring": (lambda source: docstrings(source.tree), is_opening, 0.01),
-    "line": (lambda source: ((line, n) for n, line in enumerate(source.text.split("\n"), 1)), is_long, 0.005),
+    "line": (numbered_lines, is_long, 0.005),
 }
-"""Kind of text -> how it is listed, which ones are poor, and the share of poor ones that is let pass."""
+"""Kind of text -> function that lists texts, function that finds poor ones, their highest share."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_code_reads_like_english(folder, kind):
-    listed, is_poor, share = KINDS[kind]
-    texts = [(text, source.name, line) for source in sources(folder) for text, line in listed(source)]
-    poor = [f"{name}:{line}: {text.splitlines()[0]}" for text, name, line in texts if is_poor(text)]
-    assert len(poor) <= share * len(texts), "\n".join(poor)
+    list_texts, is_poor, share = KINDS[kind]
+    count, poor = 0, []
+    for source in sources(folder):
+        for text, line in list_texts(source):
+            count += 1
+            if is_poor(text):
+                poor.append(f"{source.name}:{line}: {text.splitlines()[0]}")
+    assert len(poor) <= share * count, "\n".join(poor)

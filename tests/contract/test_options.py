@@ -1,4 +1,4 @@
-"""Every option that the package adds is read somewhere, refuses what it does not know, and is listed by the command."""
+"""Test that every option of the package is read, refuses unknown values, and is documented."""
 
 import ast
 import re
@@ -14,40 +14,54 @@ from fairseq_plugins.commands.reference import options, reference, registrations
 from fairseq_plugins.compat import PATCHES
 from tests.contract.repository import PACKAGE, sources
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # hydra's own deprecations, called by fairseq
+# fairseq calls deprecated functions of hydra.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 OPTIONS = options(PACKAGE)
-DATACLASSES = {f"{kind} {name}": given for kind, name, _, given in registrations(PACKAGE) if given is not None}
+DATACLASSES = {
+    f"{kind} {name}": dataclass
+    for kind, name, _, dataclass in registrations(PACKAGE)
+    if dataclass is not None
+}
 WRONG = {"int": "many", "float": "many"}
 
 
 def reads():
-    """Patterns of what the package reads: attributes, and strings that it uses as names, outside of declarations."""
+    """Yield patterns of the names that the package reads: attributes, and strings used as names."""
     for source in sources(PACKAGE):
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 yield re.escape(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield re.escape(node.value.rsplit(".", 1)[-1])  # getattr(cfg, "name"), or "task.name" interpolated
+                # getattr(cfg, "name"), or "task.name" interpolated
+                yield re.escape(node.value.rsplit(".", 1)[-1])
             elif isinstance(node, ast.JoinedStr):  # f"keep_{side}_layers"
-                texts = [str(part.value) if isinstance(part, ast.Constant) else None for part in node.values]
-                if sum(len(text or "") for text in texts) > 4:
-                    yield "".join(r"\w+" if text is None else re.escape(text) for text in texts)
+                texts = [part.value for part in node.values if isinstance(part, ast.Constant)]
+                if sum(map(len, texts)) > 4:
+                    yield "".join(
+                        re.escape(part.value) if isinstance(part, ast.Constant) else r"\w+"
+                        for part in node.values
+                    )
 
 
 def test_every_option_is_read_somewhere():
-    read = re.compile("|".join(sorted(set(reads()))))
+    pattern = re.compile("|".join(sorted(set(reads()))))
     assert len(OPTIONS) > 30 and all(option.help for option in OPTIONS)
-    assert [f"{option.owner}: {option.flag}" for option in OPTIONS if not read.fullmatch(option.name)] == []
+    unread = [option for option in OPTIONS if not pattern.fullmatch(option.name)]
+    assert [f"{option.owner}: {option.flag}" for option in unread] == []
 
 
-def test_unknown_values_are_refused(capsys):
-    """By argparse and by hydra. Models that have no dataclass of their own declare their options to argparse alone."""
-    chosen = [option for option in OPTIONS if option.kind in WRONG or option.kind.startswith("`")]
-    chosen = [(option, DATACLASSES[option.owner]) for option in chosen if option.owner in DATACLASSES]
-    assert len(chosen) > 30
-    for option, dataclass in chosen:
-        parser, wrong = ArgumentParser(allow_abbrev=False), WRONG.get(option.kind, "none-of-these")
+def test_argparse_and_hydra_refuse_unknown_values(capsys):
+    """Leave out options of models without a dataclass: only argparse knows these."""
+    typed = [
+        option
+        for option in OPTIONS
+        if option.owner in DATACLASSES and (option.kind in WRONG or option.kind.startswith("`"))
+    ]
+    assert len(typed) > 30
+    for option in typed:
+        dataclass, wrong = DATACLASSES[option.owner], WRONG.get(option.kind, "none-of-these")
+        parser = ArgumentParser(allow_abbrev=False)
         gen_parser_from_dataclass(parser, dataclass())
         with pytest.raises(SystemExit):
             parser.parse_args([option.flag, wrong])
@@ -61,13 +75,15 @@ def test_the_command_prints_the_reference(capsys):
     printed = capsys.readouterr().out
     assert printed == reference(PACKAGE)
     assert "`--prompt-length` | model sga | int | sga_tiny `32`, sga_xlmr_base `128`" in printed
-    assert "eval_bleu" not in {option.name for option in OPTIONS if option.owner == "task sga_translation"}
+    names = {option.name for option in OPTIONS if option.owner == "task sga_translation"}
+    assert "eval_bleu" not in names
     rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| `")]
-    assert len({(row[0], *row[2:]) for row in rows}) == len(rows) < len(OPTIONS), "equal rows"
+    assert len({(row[0], *row[2:]) for row in rows}) == len(rows) < len(OPTIONS)
     assert sum(len(row[1].split(", ")) for row in rows) == len(OPTIONS)
 
 
 def test_the_command_prints_the_patches(capsys):
     main(["patches"])
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [row[0] for row in rows] == [f"| `{patch.name}`" for patch in PATCHES] and {len(row) for row in rows} == {3}
+    assert [row[0] for row in rows] == [f"| `{patch.name}`" for patch in PATCHES]
+    assert {len(row) for row in rows} == {3}

@@ -1,4 +1,4 @@
-"""Sizes and habits that no linter setting covers: lengths, print, star imports, bare excepts, skips without a reason."""
+"""Test sizes and habits that no setting of a linter covers."""
 
 import ast
 
@@ -33,7 +33,8 @@ def violations(source):
         elif called.split(".")[-1] in SKIPS:
             texts = [str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant)]
             if not any(len(text.split()) >= REASON_WORDS for text in texts):
-                yield f"{source.name}:{node.lineno}: {called} without a reason of {REASON_WORDS} words"
+                fault = f"{called} without a reason of {REASON_WORDS} words"
+                yield f"{source.name}:{node.lineno}: {fault}"
 
 
 def test_all_code_is_within_the_limits():

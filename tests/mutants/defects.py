@@ -1,9 +1,10 @@
-"""The traps of the design, put in by hand: each defect replaces one function, and its tests must turn red.
+"""Put the traps of the design in by hand: each defect replaces a function, and a test must fail.
 
     python tests/mutants/defects.py            # all
     python tests/mutants/defects.py position   # those whose name contains the text
 
-These are what one changed operator does not make: a mask that means the opposite, an epoch that is ignored, trained frozen parts.
+A changed operator does not make such defects: a mask that means the opposite, an epoch that is
+ignored, frozen parts that are trained.
 """
 
 import importlib
@@ -26,19 +27,28 @@ RED, GREEN = 1, 0
 
 
 class Defect(NamedTuple):
-    """What is wrong, a function of the package (``module:name`` or ``module:Class.name``), and what makes the wrong one of it."""
+    """A defect of a function.
+
+    Attributes:
+        name: description of the defect.
+        target: function of the package, as ``module:name`` or ``module:Class.name``.
+        make: makes the wrong function of the original one.
+        tests: files of which a test must fail; by default that of the module.
+    """
 
     name: str
     target: str
     make: Callable[[Any], Any]
     tests: str = ""
-    """Those that must fail; of the module where not given."""
 
 
 def exchanged_layers(original):
     def wrong(*args):
-        found = original(*args).items()
-        return {mine: re.sub(r"(?<=layers\.)\d+", lambda match: str(int(match[0]) ^ 1), file) for mine, file in found}
+        names = original(*args)
+        return {
+            name: re.sub(r"(?<=layers\.)\d+", lambda match: str(int(match[0]) ^ 1), names[name])
+            for name in names
+        }
 
     return wrong
 
@@ -56,7 +66,7 @@ def prefix_match(original):
 
 
 def cut_rows_unasked(original):
-    return lambda tensor, target, *rest: (tensor[: target.size(0)], "cut")
+    return lambda tensor, target, *args: (tensor[: target.size(0)], "cut")
 
 
 FORWARD, PREFIX = "reference/test_sga_forward.py", "reference/test_masked_lm_equality.py"
@@ -65,9 +75,21 @@ RENAMING = "unit/checkpoints/test_renaming.py"
 DELTALM, TEMPERATURE = "unit/deltalm/test_pretrained.py", "unit/deltalm/test_temperature.py"
 DEFECTS = [
     # Masks, positions, prompts.
-    Defect("True means a token", "ops.masks:lengths_to_padding_mask", lambda f: lambda *args, **kw: ~f(*args, **kw)),
-    Defect("padding is attended", "ops.masks:additive_key_mask", lambda f: lambda mask, dtype: f(mask & False, dtype)),
-    Defect("answers outside the passage", "understanding.answers:outside_passage", lambda f: lambda *args: ~f(*args)),
+    Defect(
+        "True means a token",
+        "ops.masks:lengths_to_padding_mask",
+        lambda f: lambda *args, **kw: ~f(*args, **kw),
+    ),
+    Defect(
+        "padding is attended",
+        "ops.masks:additive_key_mask",
+        lambda f: lambda mask, dtype: f(mask & False, dtype),
+    ),
+    Defect(
+        "answers outside the passage",
+        "understanding.answers:outside_passage",
+        lambda f: lambda *args: ~f(*args),
+    ),
     Defect(
         "positions begin one later",
         "masked_lm.model:PrefixEncoder.token_positions",
@@ -75,7 +97,10 @@ DEFECTS = [
         PREFIX,
     ),
     Defect(
-        "layers in another order", "masked_lm.prompts:Prompts.forward", lambda f: lambda self: f(self)[::-1], FORWARD
+        "layers in another order",
+        "masked_lm.prompts:Prompts.forward",
+        lambda f: lambda self: f(self)[::-1],
+        FORWARD,
     ),
     Defect(
         "keys and values are exchanged",
@@ -91,7 +116,11 @@ DEFECTS = [
     ),
     # Frozen parts.
     Defect("dropout in training", "common.frozen:Frozen.train", lambda f: torch.nn.Module.train),
-    Defect("can be trained", "common.frozen:Frozen.requires_grad_", lambda f: torch.nn.Module.requires_grad_),
+    Defect(
+        "can be trained",
+        "common.frozen:Frozen.requires_grad_",
+        lambda f: torch.nn.Module.requires_grad_,
+    ),
     Defect(
         "the first phase trains everything",
         "veco.model:VECOPretrainingModel.freeze_backbone",
@@ -110,9 +139,20 @@ DEFECTS = [
         lambda f: lambda tokens, lengths, blank: f(tokens, lengths, blank) | tokens.ne(blank),
         "reference/test_ctc.py",
     ),
-    Defect("every target fits its slots", "ops.ctc:alignable", lambda f: lambda *args: f(*args) | True),
-    Defect("labels are not smoothed", "ops.vocab_loss:label_smoothed", lambda f: lambda nll, *more: nll, SMOOTHED),
-    Defect("the denoiser sees no noise", "sga.noise:corrupt_slots", lambda f: lambda tokens, *args, **more: tokens),
+    Defect(
+        "every target fits its slots", "ops.ctc:alignable", lambda f: lambda *args: f(*args) | True
+    ),
+    Defect(
+        "labels are not smoothed",
+        "ops.vocab_loss:label_smoothed",
+        lambda f: lambda nll, *more: nll,
+        SMOOTHED,
+    ),
+    Defect(
+        "the denoiser sees no noise",
+        "sga.noise:corrupt_slots",
+        lambda f: lambda tokens, *args, **more: tokens,
+    ),
     Defect(
         "one iteration too few",
         "sga.mask_predict:masked_counts",
@@ -148,7 +188,9 @@ DEFECTS = [
     Defect("odd for even", "deltalm.pretrained:from_masked_lm", exchanged_layers, DELTALM),
     Defect("checkpoints may run code", "checkpoints.reading:read_checkpoint", any_pickle),
     Defect("half a name is enough", "checkpoints.renaming:_first_match", prefix_match, RENAMING),
-    Defect("surplus tensors in silence", "checkpoints.loading:mismatches", lambda f: lambda *args: []),
+    Defect(
+        "surplus tensors in silence", "checkpoints.loading:mismatches", lambda f: lambda *args: []
+    ),
     Defect("the last row is cut unasked", "checkpoints.fitting:fit_rows", cut_rows_unasked),
     Defect(
         "retired things are read",
@@ -159,7 +201,7 @@ DEFECTS = [
 ]
 
 
-def put_in(defect):
+def insert(defect):
     """Replace the function wherever the package has bound its name."""
     importlib.import_module(PACKAGE)
     place, _, name = defect.target.partition(":")
@@ -176,8 +218,8 @@ def put_in(defect):
                 setattr(module, key, wrong)
 
 
-def judged(defect):
-    """Exit status of pytest in a process of its own; 70 where the function does not exist."""
+def run_tests(defect):
+    """Return the exit status of pytest in another process; 70 if the function does not exist."""
     child = os.fork()
     if child == 0:
         status = 70
@@ -185,10 +227,10 @@ def judged(defect):
             import pytest
 
             *folder, module = defect.target.partition(":")[0].split(".")
-            own = "/".join(["unit", *folder, f"test_{module}.py"])
-            tests = [f"tests/{path}" for path in (defect.tests or own).split()]
+            default = "/".join(["unit", *folder, f"test_{module}.py"])
+            tests = [f"tests/{path}" for path in (defect.tests or default).split()]
             with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                put_in(defect)
+                insert(defect)
                 status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
         finally:
             os._exit(status)
@@ -198,16 +240,17 @@ def judged(defect):
 def main():
     """Run the command; exit status 1 unless every defect turned a test red."""
     os.chdir(ROOT)
-    chosen = [one for one in DEFECTS if not sys.argv[1:] or sys.argv[1] in str(one[:2])]
+    pattern = sys.argv[1] if sys.argv[1:] else ""
+    defects = [defect for defect in DEFECTS if pattern in str(defect[:2])]
     for module in ("fairseq", "pytest"):
         importlib.import_module(module)
     bad = 0
-    for one in chosen:
-        status = judged(one)
+    for defect in defects:
+        status = run_tests(defect)
         bad += status != RED
         verdict = {RED: "red", GREEN: "SURVIVED"}.get(status, f"no verdict, status {status}")
-        print(f"{verdict:10} {one.target}: {one.name}", flush=True)
-    print(f"{len(chosen) - bad} of {len(chosen)} defects turned a test red")
+        print(f"{verdict:10} {defect.target}: {defect.name}", flush=True)
+    print(f"{len(defects) - bad} of {len(defects)} defects turned a test red")
     sys.exit(1 if bad else 0)
 
 

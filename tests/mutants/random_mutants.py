@@ -1,11 +1,12 @@
-"""Mutation testing with mutmut: mutants drawn with a seed, each judged by the tests that reach its function.
+"""Draw mutants of mutmut with a seed, and judge each by the tests that reach its function.
 
     make mutants MUTANTS='--count 400 --seed 1'
     python tests/mutants/random_mutants.py --root other/checkout --count 20
 
-mutmut makes every mutant, records which test calls which function, and forks a process per mutant in which torch and fairseq are
-imported already. Mutants of nothing but texts (messages, log lines, keys) are not drawn. The draw is by hash of seed, function
-and change, so two checkouts share the mutants of the functions that they share. A function that no test calls counts as survived.
+mutmut makes every mutant, records which test calls which function, and forks a process per mutant
+in which torch and fairseq are imported already. Mutants of texts alone (messages, log lines, keys)
+are not drawn. The draw is by hash of seed, function and change, so two checkouts share the mutants
+of the functions that they share. A function that no test calls counts as survived.
 """
 
 import argparse
@@ -24,9 +25,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = "fairseq_plugins"
-FOLDERS = (
-    *("ops", "common", "masked_lm", "sga", "csr", "deltalm", "veco", "understanding", "baselines"),
-    *("checkpoints", "compat"),
+FOLDERS = tuple(
+    "ops common masked_lm sga csr deltalm veco understanding baselines checkpoints compat".split()
 )
 TESTS = ("tests/unit", "tests/reference")
 COPIED = ("README.md", "benchmarks", "data_prep", "examples", "setup.py")
@@ -54,7 +54,7 @@ class Mutant(NamedTuple):
 
 
 class WithoutTexts(ast.NodeTransformer):
-    """Replaces what only a reader of messages would notice: strings, what is logged, arguments of exceptions."""
+    """Remove texts: strings, arguments of exceptions and of calls that log."""
 
     def visit_Constant(self, node):
         return ast.Constant("") if isinstance(node.value, str) else node
@@ -64,8 +64,13 @@ class WithoutTexts(ast.NodeTransformer):
 
     def visit_Call(self, node):
         self.generic_visit(node)
-        node.keywords = [keyword for keyword in node.keywords if keyword.arg not in ("help", "metavar")]
-        if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in ("logger", "logging"):
+        node.keywords = [
+            keyword for keyword in node.keywords if keyword.arg not in ("help", "metavar")
+        ]
+        if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in (
+            "logger",
+            "logging",
+        ):
             node.args, node.keywords = [], []
         return node
 
@@ -76,9 +81,10 @@ class WithoutTexts(ast.NodeTransformer):
 
 
 def meaning(function):
-    """A function's tree without texts; mutmut's two copies differ in their names, which are left out."""
+    """Return a function's tree without texts and without its name, which mutmut changes."""
     tree = ast.parse(textwrap.dedent(function))
-    definition = next(node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    definition = next(node for node in ast.walk(tree) if isinstance(node, kinds))
     definition.name = ""
     return ast.dump(WithoutTexts().visit(definition))
 
@@ -89,7 +95,7 @@ def change(before, after):
 
 
 def mutants(seed):
-    """Every mutant of the checkout in the working folder that changes more than texts."""
+    """Yield the mutants of the checkout in the working folder that change more than texts."""
     from mutmut.mutation.data import MutantLineSpans, SourceFileMutationData
     from mutmut.mutation.diff_apply import generated_function_names
     from mutmut.utils.file_utils import walk_mutatable_files
@@ -98,23 +104,27 @@ def mutants(seed):
         data, spans = SourceFileMutationData(path=path), MutantLineSpans.load(path)
         data.load()
         originals = {}
-        seen = collections.Counter()
+        counts = collections.Counter()
         for name in data.exit_code_by_key:
             original, generated = generated_function_names(name)
             if original not in originals:
                 (before,) = spans.read_function_sources([original])
                 originals[original] = before, meaning(before)
             (after,) = spans.read_function_sources([generated])
-            before, meant = originals[original]
-            if meaning(after) != meant:
+            before, original_meaning = originals[original]
+            if meaning(after) != original_meaning:
                 key = "\n".join([str(seed), original, *change(before, after)])
-                seen[key] += 1
-                yield Mutant(path, name, hashlib.sha256(f"{key} {seen[key]}".encode()).hexdigest())
+                counts[key] += 1
+                yield Mutant(
+                    path, name, hashlib.sha256(f"{key} {counts[key]}".encode()).hexdigest()
+                )
 
 
 def prepare(root, work, tests):
     """Copy the tracked files and add mutmut's configuration."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True
+    ).stdout
     for name in filter(None, listed.split("\0")):
         if (root / name).is_file():
             (work / name).parent.mkdir(parents=True, exist_ok=True)
@@ -136,14 +146,14 @@ def generate(jobs):
     create_mutants(jobs)
 
 
-def report(drawn):
-    """The survivors with their changes, a table by folder, and the score."""
+def report(sample):
+    """Yield the survivors with their changes, a table by folder, and the score."""
     from mutmut.mutation.data import SourceFileMutationData
     from mutmut.mutation.diff_apply import get_diff_for_mutant
     from mutmut.stats import status_by_exit_code
 
     counts = collections.defaultdict(collections.Counter)
-    for mutant in sorted(drawn):
+    for mutant in sorted(sample):
         data = SourceFileMutationData(path=mutant.path)
         data.load()
         status = status_by_exit_code[data.exit_code_by_key[mutant.name]]
@@ -156,25 +166,50 @@ def report(drawn):
     for folder, of_folder in [*sorted(counts.items()), ("all", total)]:
         total.update({} if folder == "all" else of_folder)
         detected = sum(of_folder[status] for status in DETECTED)
-        drawn_here = sum(of_folder.values())
-        yield f"| {folder} | {drawn_here} | {detected} | {of_folder['survived']} | {of_folder['no tests']} |"
-    yield f"\nscore: {100 * sum(total[status] for status in DETECTED) / len(drawn):.1f} % of {len(drawn)} mutants detected"
+        cells = (
+            folder,
+            sum(of_folder.values()),
+            detected,
+            of_folder["survived"],
+            of_folder["no tests"],
+        )
+        yield f"| {' | '.join(map(str, cells))} |"
+    score = 100 * sum(total[status] for status in DETECTED) / len(sample)
+    yield f"\nscore: {score:.1f} % of {len(sample)} mutants detected"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="default: this checkout")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(__file__).resolve().parents[2],
+        help="default: this checkout",
+    )
     parser.add_argument("--count", type=int, default=400, help="mutants to draw (default 400)")
     parser.add_argument("--seed", type=int, default=1, help="of the draw (default 1)")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (default 2)")
-    parser.add_argument("--only", default="", help="draw among the mutants whose name contains this, as in .ops.ctc.")
-    parser.add_argument("--work", type=Path, metavar="DIR", help="keeps what was judged: the same call goes on there")
-    parser.add_argument("--tests", nargs="+", default=TESTS, help=f"tests that judge (default {' '.join(TESTS)})")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="draw among the mutants whose name contains this, as in .ops.ctc.",
+    )
+    parser.add_argument(
+        "--work",
+        type=Path,
+        metavar="DIR",
+        help="keeps what was judged: the same call goes on there",
+    )
+    parser.add_argument(
+        "--tests", nargs="+", default=TESTS, help=f"tests that judge (default {' '.join(TESTS)})"
+    )
     args = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with contextlib.ExitStack() as stack:
-        made = args.work or stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-"))
-        folder = Path(made).resolve()
+        work = args.work or stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-"))
+        folder = Path(work).resolve()
         if not (folder / "generated").exists():
             folder.mkdir(parents=True, exist_ok=True)
             prepare(args.root.resolve(), folder, args.tests)
@@ -182,13 +217,17 @@ def main():
             generate(args.jobs)
             Path("generated").touch()
         os.chdir(folder)
-        found = [mutant for mutant in mutants(args.seed) if args.only in mutant.name]
-        drawn = sorted(found, key=lambda mutant: mutant.rank)[: args.count]
-        print(f"{len(found)} mutants change more than texts; {len(drawn)} are drawn with seed {args.seed}", flush=True)
+        population = [mutant for mutant in mutants(args.seed) if args.only in mutant.name]
+        sample = sorted(population, key=lambda mutant: mutant.rank)[: args.count]
+        print(
+            f"{len(population)} mutants change more than texts; {len(sample)} are drawn with seed "
+            f"{args.seed}",
+            flush=True,
+        )
         mutmut = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()"]
-        names = [mutant.name for mutant in drawn]
+        names = [mutant.name for mutant in sample]
         subprocess.run([*mutmut, "run", "--max-children", str(args.jobs), *names], check=True)
-        for line in report(drawn):
+        for line in report(sample):
             print(line)
 
 

@@ -1,9 +1,9 @@
-"""Hugging Face's package."""
+"""The package transformers."""
 
 import pytest
 
 
 @pytest.fixture
 def transformers():
-    """Imported by the tests that need it: that takes seconds."""
+    """The package, imported late because that takes seconds."""
     return pytest.importorskip("transformers", reason="transformers is an extra")

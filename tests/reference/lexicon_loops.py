@@ -1,4 +1,4 @@
-"""The mapping of word vectors as it is written, one pair at a time, in float64."""
+"""Compute the mapping of word vectors as the papers write it, one pair at a time, in float64."""
 
 import math
 
@@ -7,30 +7,41 @@ from scipy import linalg
 
 
 def cosine(a, b):
-    """Of two vectors."""
+    """Compute the cosine of two vectors."""
     return float(a @ b) / math.sqrt(float(a @ a) * float(b @ b))
 
 
-def crowding(word, others, neighbours):
-    """r(x): mean cosine of a word with its nearest ones of the other side. Conneau et al. 2018, section 2.3, equation 2."""
-    nearest = sorted((cosine(word, other) for other in others), reverse=True)[:neighbours]
+def crowding(word, candidates, neighbours):
+    """Compute r(x), the mean cosine of a word with its nearest words of the other side.
+
+    Source: Conneau et al. 2018, section 2.3, equation 2.
+    """
+    nearest = sorted((cosine(word, candidate) for candidate in candidates), reverse=True)[
+        :neighbours
+    ]
     return sum(nearest) / len(nearest)
 
 
 def csls(x, y, neighbours):
-    """CSLS(x, y) = 2 cos(x, y) - r(x) - r(y), of every pair. Conneau et al. 2018, section 2.3."""
+    """Compute CSLS(x, y) = 2 cos(x, y) - r(x) - r(y) of every pair.
+
+    Source: Conneau et al. 2018, section 2.3.
+    """
     crowded_x = [crowding(a, y, neighbours) for a in x]
     crowded_y = [crowding(b, x, neighbours) for b in y]
-    return [[2 * cosine(a, b) - crowded_x[i] - crowded_y[j] for j, b in enumerate(y)] for i, a in enumerate(x)]
+    return [
+        [2 * cosine(a, b) - crowded_x[i] - crowded_y[j] for j, b in enumerate(y)]
+        for i, a in enumerate(x)
+    ]
 
 
 def by_rank(scores):
-    """Places of the scores, the best first."""
+    """Return the places of the scores, the best first."""
     return sorted(range(len(scores)), key=lambda place: -scores[place])
 
 
 def normalise(vectors):
-    """Unit length, mean 0, unit length. Artetxe et al. 2018, section 3.1."""
+    """Give rows unit length, mean 0, and unit length again. Artetxe et al. 2018, section 3.1."""
     rows = np.array([row / math.sqrt(sum(value * value for value in row)) for row in vectors])
     for column in range(rows.shape[1]):
         rows[:, column] -= sum(rows[:, column]) / len(rows)
@@ -38,9 +49,10 @@ def normalise(vectors):
 
 
 def reweighted(x, y, power=0.5):
-    """Steps 1 to 4 of Artetxe, Labaka and Agirre 2018 (AAAI), section 3, one matrix after the other.
+    """Compute steps 1 to 4 of Artetxe, Labaka and Agirre 2018 (AAAI), section 3.
 
-    Whitening (X^T X)^-1/2; orthogonal U, V of the whitened; re-weighting S^power; de-whitening U^T (X^T X)^1/2 U.
+    Whitening (X^T X)^-1/2; orthogonal U, V of the whitened vectors; re-weighting S^power;
+    de-whitening U^T (X^T X)^1/2 U.
     """
     white_x, white_y = (np.real(linalg.inv(linalg.sqrtm(side.T @ side))) for side in (x, y))
     u, s, vt = linalg.svd((x @ white_x).T @ (y @ white_y))
@@ -51,5 +63,5 @@ def reweighted(x, y, power=0.5):
 
 
 def root_similarities(x):
-    """The square root of x x^T. Artetxe et al. 2018, section 3.2."""
+    """Compute the square root of x x^T. Artetxe et al. 2018, section 3.2."""
     return np.real(linalg.sqrtm(x @ x.T))

@@ -1,26 +1,27 @@
-"""Slow loops: the windows of a passage, the best answer over them, and the metrics, from their definitions."""
+"""Slow loops: the windows of a passage, the best answer over them, and the metrics."""
 
 import math
 import string
 
 
 def windows(pieces, room, stride):
-    """(start, end) of each window: BERT's loop over ``doc_stride``."""
-    found, start = [], 0
+    """Return (start, end) of each window: BERT's loop over ``doc_stride``."""
+    spans, start = [], 0
     while True:
         end = min(start + room, pieces)
-        found.append((start, end))
+        spans.append((start, end))
         if end == pieces:
-            return found
+            return spans
         start += min(stride, room)
 
 
 def best_answer(rows, longest):
-    """Score, first and last piece of the best span of a question.
+    """Find the best span of a question; return its score, first and last piece.
 
     Args:
-        rows: of each window: logits (S, 2) as nested lists, the passage's position and length in it, its first piece's number.
-        longest: pieces of an answer.
+        rows: for each window, logits (S, 2) as nested lists, position and length of the passage in
+            it, and the number of its first piece.
+        longest: longest answer in pieces.
     """
     best = (-math.inf, -1, -1)
     for logits, begin, length, piece in rows:
@@ -33,25 +34,25 @@ def best_answer(rows, longest):
 
 
 def plain_words(text):
-    """SQuAD's words of an ASCII text, letter by letter."""
-    kept = "".join(letter for letter in text.lower() if letter not in string.punctuation)
-    return [word for word in kept.split() if word not in ("a", "an", "the")]
+    """Split an ASCII text into words by SQuAD's rules."""
+    letters = [letter for letter in text.lower() if letter not in string.punctuation]
+    return [word for word in "".join(letters).split() if word not in ("a", "an", "the")]
 
 
 def plain_f1(prediction, answers):
-    """Best F1 over the answers; every word of an answer can be used up once."""
+    """Return the best F1 over the answers; every word of an answer matches once."""
     best = 0.0
     for answer in answers:
-        left, right = plain_words(prediction), plain_words(answer)
-        total, common = len(left) + len(right), 0
-        for word in left:
-            if word in right:
-                right.remove(word)
+        words, gold = plain_words(prediction), plain_words(answer)
+        total, common = len(words) + len(gold), 0
+        for word in words:
+            if word in gold:
+                gold.remove(word)
                 common += 1
         best = max(best, 2 * common / total if common else 0.0)
     return best
 
 
 def plain_exact(prediction, answers):
-    """Whether all words are equal."""
+    """Return 1 if all words are those of an answer."""
     return int(any(plain_words(prediction) == plain_words(answer) for answer in answers))

@@ -1,24 +1,27 @@
-"""Entity spans word by word, as the CoNLL script reads a file; slow, and written another way than the package's."""
+"""Find and score entity spans word by word, as the CoNLL script reads a file."""
 
 
 def entities(tags):
-    """(first word, last word, type) of each entity of one sentence; None as tag is one that training has not seen."""
-    found, begun = set(), None
+    """Return (first word, last word, type) of each entity of a sentence.
+
+    The tag None stands for one that training has not seen.
+    """
+    spans, entity = set(), None
     for place, tag in enumerate([*tags, "O"]):
         prefix, _, name = ("I", "", "(unseen)") if tag is None else tag.partition("-")
-        if begun is not None and (prefix in "OBS" or name != begun[1]):
-            found.add((begun[0], place - 1, begun[1]))
-            begun = None
-        if prefix != "O" and begun is None:
-            begun = (place, name)
-        if begun is not None and prefix in "ES":
-            found.add((begun[0], place, begun[1]))
-            begun = None
-    return found
+        if entity is not None and (prefix in "OBS" or name != entity[1]):
+            spans.add((entity[0], place - 1, entity[1]))
+            entity = None
+        if prefix != "O" and entity is None:
+            entity = (place, name)
+        if entity is not None and prefix in "ES":
+            spans.add((entity[0], place, entity[1]))
+            entity = None
+    return spans
 
 
 def counts(predicted, gold):
-    """Type -> entities that are correct, predicted and gold, of several sentences."""
+    """Count correct, predicted and gold entities of several sentences, by type."""
     pairs = [(entities(ours), entities(theirs)) for ours, theirs in zip(predicted, gold)]
     names = {span[2] for pair in pairs for spans in pair for span in spans}
 
@@ -36,11 +39,18 @@ def counts(predicted, gold):
 
 
 def scores(predicted, gold):
-    """accuracy, precision, recall and f1 of all types together, in percent."""
+    """Compute accuracy, precision, recall and F1 over all types, in percent."""
     by_type = counts(predicted, gold).values()
-    correct, guessed, wanted = (sum(column) for column in zip(*by_type)) if by_type else (0, 0, 0)
-    words = [own == other for ours, theirs in zip(predicted, gold) for own, other in zip(ours, theirs)]
-    precision = 100.0 * correct / guessed if guessed else 0.0
-    recall = 100.0 * correct / wanted if wanted else 0.0
+    correct, guesses, answers = (sum(column) for column in zip(*by_type)) if by_type else (0, 0, 0)
+    is_correct = []
+    for predicted_tags, gold_tags in zip(predicted, gold):
+        is_correct += [tag == gold_tag for tag, gold_tag in zip(predicted_tags, gold_tags)]
+    precision = 100.0 * correct / guesses if guesses else 0.0
+    recall = 100.0 * correct / answers if answers else 0.0
     f1 = 2 * precision * recall / (precision + recall) if correct else 0.0
-    return {"accuracy": 100.0 * sum(words) / len(words), "precision": precision, "recall": recall, "f1": f1}
+    return {
+        "accuracy": 100.0 * sum(is_correct) / len(is_correct),
+        "precision": precision,
+        "recall": recall,
+        "f1": f1,
+    }

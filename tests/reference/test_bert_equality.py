@@ -66,7 +66,13 @@ def test_a_padded_batch_equals_hugging_face(tmp_path, transformers, write_tokeni
     assert file.entries[file.mask_row] == "<mask>"
 
     # Row of each dictionary entry in their file.
-    names = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": "<mask>"}
+    names = {
+        "[CLS]": "<s>",
+        "[PAD]": "<pad>",
+        "[SEP]": "</s>",
+        "[UNK]": "<unk>",
+        "[MASK]": "<mask>",
+    }
     row_of = {names.get(entry, entry): row for row, entry in enumerate(entries)}
     their_rows = torch.tensor([row_of[entry] for entry in file.entries])
     generator = torch.Generator().manual_seed(6)

@@ -1,8 +1,9 @@
-"""The batched noise of code-switching restore against slow loops that draw the same random numbers one at a time.
+"""Test the batched noise of code-switching restore against loops with the same random numbers.
 
-SPEC section 2: Poisson(3.5) word spans until 35 % of the words are replaced; each replaced word gets one of its k neighbours at
-random; words without an entry stay and do not count. CSR section 3.2: "we sample a text span ... whose length is determined by a
-Poisson distribution ... Such sampling will be repeated until the total percentage of substituted words reaches 35%".
+Poisson(3.5) word spans are drawn until 35 % of the words are replaced. Each replaced word gets one
+of its k neighbours at random; words without an entry stay and do not count. CSR section 3.2: "we
+sample a text span ... whose length is determined by a Poisson distribution ... Such sampling will
+be repeated until the total percentage of substituted words reaches 35%".
 """
 
 import math
@@ -19,17 +20,18 @@ BUDGET, LENGTHS, PLACES, CANDIDATE = range(4)
 
 
 def poisson_length(mean, chance):
-    """A length by inversion: the least one whose probability not to be exceeded, zero left out, is above ``chance``."""
-    whole, below, length = 1.0 - math.exp(-mean), 0.0, 0
+    """Draw a length > 0 by inversion of its cumulative probability."""
+    nonzero, cumulative, length = 1.0 - math.exp(-mean), 0.0, 0
     while True:
         length += 1
-        below += math.exp(length * math.log(mean) - mean - math.lgamma(length + 1)) / whole
-        if chance < below:
+        probability = math.exp(length * math.log(mean) - mean - math.lgamma(length + 1))
+        cumulative += probability / nonzero
+        if chance < cumulative:
             return length
 
 
-def switched_words(words, covered, ratio, mean, chance):
-    """Which of the words with an entry are replaced."""
+def choose_words(words, covered, ratio, mean, chance):
+    """List the replaced words, as numbers among the ``covered`` words that have an entry."""
     budget = min(int(ratio * words + 1e-9 + chance(BUDGET, 0)), covered)
     gaps = covered - budget + 1
     spans = []
@@ -38,49 +40,52 @@ def switched_words(words, covered, ratio, mean, chance):
         if len(spans) == gaps or sum(spans) > budget:
             spans[-1] = budget - sum(spans[:-1])
     order = sorted(range(gaps), key=lambda gap: chance(PLACES, gap))
-    at = dict(zip(order, spans))
-    chosen, word = [], 0
+    span_at = dict(zip(order, spans))
+    numbers, word = [], 0
     for gap in range(gaps):
-        for _ in range(at.get(gap, 0)):
-            chosen.append(word)
+        for _ in range(span_at.get(gap, 0)):
+            numbers.append(word)
             word += 1
-        word += 1  # the one that stays behind this gap
-    return chosen
+        word += 1  # a word that stays separates the gaps
+    return numbers
 
 
-def words_of(pieces):
-    """Places of the pieces of each word of a row without mixed pieces: runs of letters of the text, a mark being a blank."""
+def find_words(pieces):
+    """List the places of the pieces of each word: words are runs of letters of the text."""
     owners = [place for place, piece in enumerate(pieces) for _ in piece]
     text = "".join(pieces)
-    return [sorted({owners[at] for at in range(*run.span())}) for run in re.finditer(r"[^\W_▁]+", text)]
+    return [
+        sorted({owners[place] for place in range(*run.span())})
+        for run in re.finditer(r"[^\W_▁]+", text)
+    ]
 
 
-def switched(pieces, entries, ratio, mean, chance, cut):
-    """A row of pieces after its words were replaced; ``cut(word, marked)`` gives the pieces of a candidate."""
-    words = words_of(pieces)
+def switch(pieces, entries, ratio, mean, chance, split):
+    """Replace words of a row of pieces; ``split(word, marked)`` splits a candidate into pieces."""
+    words = find_words(pieces)
     texts = ["".join(pieces[place] for place in word).replace("▁", "") for word in words]
-    having = [number for number, text in enumerate(texts) if text in entries]
-    new = {}
-    for number in switched_words(len(words), len(having), ratio, mean, chance):
-        candidates = entries[texts[having[number]]]
-        word = words[having[number]]
+    covered = [number for number, text in enumerate(texts) if text in entries]
+    changes = {}
+    for number in choose_words(len(words), len(covered), ratio, mean, chance):
+        candidates = entries[texts[covered[number]]]
+        word = words[covered[number]]
         candidate = candidates[int(chance(CANDIDATE, number) * len(candidates))]
-        new[word[0]] = cut(candidate, pieces[word[0]].startswith("▁"))
-        new.update({place: [] for place in word[1:]})
-    return [piece for place, old in enumerate(pieces) for piece in new.get(place, [old])]
+        changes[word[0]] = split(candidate, pieces[word[0]].startswith("▁"))
+        changes.update({place: [] for place in word[1:]})
+    return [piece for place, old in enumerate(pieces) for piece in changes.get(place, [old])]
 
 
 SYMBOLS = dictionary()
 
 
-@pytest.mark.parametrize(("ratio", "mean", "words"), [(0.35, 3.5, 40), (0.35, 3.5, 15), (0.8, 1.0, 40), (1.0, 6.0, 30)])
-def test_batches_are_the_loops(ratio, mean, words):
+@pytest.mark.cases("ratio mean words", (0.35, 3.5, 15), (0.8, 1.0, 40), (1.0, 6.0, 30))
+def test_batches_equal_the_loops(ratio, mean, words):
     rows = {name: sentences(SYMBOLS, name, 30, 7 + place) for place, name in enumerate(LANGUAGES)}
     data = csr.build(rows, SYMBOLS, words, ratio=ratio, mean_span=mean, seed=11)
     data.set_epoch(4)
     encoder, changed = csr.KnownPieces(SYMBOLS), 0
 
-    def cut(word, marked):
+    def split(word, marked):
         return [SYMBOLS[piece] for piece in encoder.encode([word], marked)[0] or []]
 
     for item in data.__getitems__(range(len(data))):
@@ -91,7 +96,9 @@ def test_batches_are_the_loops(ratio, mean, words):
             return float(uniforms(stream, purpose, np.array([place]))[0])
 
         pieces = [SYMBOLS[token] for token in item["target"].tolist()[:-2]]
-        wanted = switched(pieces, lexicon(source, target, words), ratio, mean, chance, cut)
-        assert [SYMBOLS[token] for token in item["source"].tolist()[:-2]] == wanted, item["id"]
-        changed += wanted != pieces
+        entries = lexicon(source, target, words)
+        expected = switch(pieces, entries, ratio, mean, chance, split)
+        noisy = [SYMBOLS[token] for token in item["source"].tolist()[:-2]]
+        assert noisy == expected, item["id"]
+        changed += expected != pieces
     assert changed > 45

@@ -1,9 +1,11 @@
-"""gpt_msp equals the three stages written with Hugging Face's GPT-2; the language model equals GPT-2 and stock transformer_lm.
+"""Test gpt_msp against three stages of Hugging Face's GPT-2, and its decoder against two models.
 
 Source: MSP (Tan et al. 2022) section 3.3.
 """
 
+import pytest
 import torch
+from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
 
 from fairseq_plugins.baselines.prefix_decoder import PrefixDecoder
 from fairseq_plugins.checkpoints import load
@@ -11,102 +13,134 @@ from fairseq_plugins.checkpoints.fitting import MARKERS
 from fairseq_plugins.checkpoints.gpt import read_causal_lm
 from tests import builders, gpt_builders
 
-TOLERANCE = 1e-5
 
-
-def huggingface(transformers, layers=gpt_builders.LAYERS):
-    """The same weights in Hugging Face's own model."""
-    config = transformers.GPT2Config(**{k: v for k, v in gpt_builders.config(layers).items() if k != "model_type"})
-    model = transformers.GPT2LMHeadModel(config).eval()
-    found = {k: v for k, v in gpt_builders.tensors(layers).items() if not k.endswith(".attn.bias")}
-    missing, unexpected = model.load_state_dict(found, strict=False)
+def build_gpt2(transformers, layers=gpt_builders.LAYERS):
+    """Build Hugging Face's model with the weights of ``gpt_builders``."""
+    config = gpt_builders.config(layers)
+    del config["model_type"]
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**config)).eval()
+    tensors = gpt_builders.tensors(layers)
+    weights = {name: tensors[name] for name in tensors if not name.endswith(".attn.bias")}
+    missing, unexpected = model.load_state_dict(weights, strict=False)
     assert unexpected == [] and set(missing) <= {"lm_head.weight"}
     model.tie_weights()
     return model
 
 
-def ours(folder):
-    found = read_causal_lm(folder)
-    module = PrefixDecoder(found.layout, gpt_builders.dictionary())
-    load(module, found.tensors, allow_missing=MARKERS)
+def build_prefix_decoder(path):
+    file = read_causal_lm(path)
+    module = PrefixDecoder(file.layout, gpt_builders.dictionary())
+    load(module, file.tensors, allow_missing=MARKERS)
     return module.eval()
 
 
-def test_logits_are_those_of_gpt2(tmp_path, transformers):
-    """Eleven layers: one-digit and two-digit numbers; every position in use."""
-    module = ours(gpt_builders.write(tmp_path, gpt_builders.tensors(11)))
+def assert_same_logits(actual, expected, tokens):
+    """Compare (B, T, V) logits, padding excepted."""
+    is_token = tokens.ne(builders.PAD)
+    torch.testing.assert_close(actual[is_token], expected[is_token], rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_logits_equal_gpt2(tmp_path, transformers):
+    """Use eleven layers, whose numbers have one digit or two, and every position."""
+    module = build_prefix_decoder(gpt_builders.write(tmp_path, gpt_builders.tensors(11)))
     tokens = builders.pad(gpt_builders.pieces_rows([gpt_builders.POSITIONS, 7, 1]))
-    kept = tokens.ne(builders.PAD)
-    with torch.no_grad():
-        expected = huggingface(transformers, 11)(tokens, attention_mask=kept.long()).logits
-        found = module.output_projection(module.run(tokens))
-    torch.testing.assert_close(found[kept], expected[kept], rtol=TOLERANCE, atol=TOLERANCE)
+    mask = tokens.ne(builders.PAD).long()
+    expected = build_gpt2(transformers, 11)(tokens, attention_mask=mask).logits
+    assert_same_logits(module.output_projection(module.run(tokens)), expected, tokens)
 
 
-def test_logits_are_those_of_stock_transformer_lm(tmp_path):
-    """Post-norm, sinusoids, scaled and untied embeddings, ReLU: what transformer_lm has by default."""
-    from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
-
-    for wiring in (
-        {},
-        dict(decoder_normalize_before=False, decoder_learned_pos=False, no_scale_embedding=False, activation_fn="relu",
-             share_decoder_input_output_embed=False, layernorm_embedding=True),
-    ):  # fmt: skip
-        settings = gpt_builders.stock_settings(**wiring)
-        cfg = TransformerLanguageModelConfig(**{k: v for k, v in vars(settings).items() if k != "arch"})
-        cfg.decoder_input_dim = cfg.decoder_output_dim = gpt_builders.WIDTH
-        stock = TransformerLanguageModel.build_model(cfg, gpt_builders.task())
-        builders.randomise(stock, seed=3)
-        stock.eval()
-        torch.save({"args": settings, "model": stock.state_dict()}, tmp_path / "lm.pt")
-        module = ours(tmp_path / "lm.pt")
-        tokens = builders.pad(gpt_builders.pieces_rows([9, 4]))
-        kept = tokens.ne(builders.PAD)
-        with torch.no_grad():
-            expected, found = stock(tokens)[0], module.output_projection(module.run(tokens))
-        torch.testing.assert_close(found[kept], expected[kept], rtol=TOLERANCE, atol=TOLERANCE)
+TRANSFORMER_LM_WIRING = {
+    "decoder_normalize_before": False,
+    "decoder_learned_pos": False,
+    "no_scale_embedding": False,
+    "activation_fn": "relu",
+    "share_decoder_input_output_embed": False,
+    "layernorm_embedding": True,
+}
 
 
-def stage(transformers, model, tokens, prefix, mask):
-    """One run of Hugging Face's model: logits, and keys and values of ``tokens`` alone."""
+@pytest.mark.parametrize("wiring", [{}, TRANSFORMER_LM_WIRING], ids=["gpt", "transformer_lm"])
+@torch.no_grad()
+def test_logits_equal_stock_transformer_lm(tmp_path, wiring):
+    settings = gpt_builders.stock_settings(**wiring)
+    options = {name: value for name, value in vars(settings).items() if name != "arch"}
+    cfg = TransformerLanguageModelConfig(**options)
+    cfg.decoder_input_dim = cfg.decoder_output_dim = gpt_builders.WIDTH
+    stock = TransformerLanguageModel.build_model(cfg, gpt_builders.task())
+    builders.randomise(stock, seed=3)
+    stock.eval()
+    torch.save({"args": settings, "model": stock.state_dict()}, tmp_path / "lm.pt")
+    module = build_prefix_decoder(tmp_path / "lm.pt")
+    tokens = builders.pad(gpt_builders.pieces_rows([9, 4]))
+    assert_same_logits(module.output_projection(module.run(tokens)), stock(tokens)[0], tokens)
+
+
+def run_stage(transformers, model, tokens, prefix, mask):
+    """Run Hugging Face's model; return logits, and keys and values of ``tokens`` alone."""
     cache = transformers.DynamicCache()
     for layer, (key, value) in enumerate(prefix):
         cache.update(key, value, layer)
     positions = torch.arange(tokens.size(1))[None].expand_as(tokens)
-    out = model(tokens, past_key_values=cache, attention_mask=mask, position_ids=positions, use_cache=True)
-    return out.logits, [
-        [part[:, :, prefix[0][0].size(2) :] for part in (layer.keys, layer.values)] for layer in cache.layers
+    outputs = model(
+        tokens,
+        past_key_values=cache,
+        attention_mask=mask,
+        position_ids=positions,
+        use_cache=True,
+    )
+    start = prefix[0][0].size(2)
+    states = [(layer.keys[:, :, start:], layer.values[:, :, start:]) for layer in cache.layers]
+    return outputs.logits, states
+
+
+def concatenate(first, second):
+    """Concatenate keys and values of each layer."""
+    return [
+        tuple(torch.cat(parts, dim=2) for parts in zip(first_layer, second_layer))
+        for first_layer, second_layer in zip(first, second)
     ]
 
 
-def three_stages(transformers, lm, prompts, data):
-    """Encoding, re-encoding, decoding; prompts of each stage are (1, H, P, D) pairs, and come first."""
-    source, target = data["src_tokens"], data["prev_output_tokens"]
-    seen, written = source.ne(builders.PAD).long(), target.ne(builders.PAD).long()
-    batch = source.size(0)
-    wide = [[tuple(part.expand(batch, -1, -1, -1) for part in pair) for pair in one] for one in prompts]
-    ones = seen.new_ones(batch, wide[0][0][0].size(2))
+def run_three_stages(transformers, model, prompts, sample):
+    """Encode, re-encode and decode; return logits.
 
-    def joined(first, second):
-        return [tuple(torch.cat([a, b], dim=2) for a, b in zip(one, other)) for one, other in zip(first, second)]
+    Args:
+        prompts: for each stage and layer, a key and a value (1, H, P, D), which come first.
+    """
+    source, target = sample["src_tokens"], sample["prev_output_tokens"]
+    source_mask, target_mask = source.ne(builders.PAD).long(), target.ne(builders.PAD).long()
+    encoding, re_encoding, decoding = (
+        [tuple(part.expand(len(source), -1, -1, -1) for part in layer) for layer in stage]
+        for stage in prompts
+    )
+    prompt_mask = source_mask.new_ones(len(source), encoding[0][0].size(2))
 
-    _, once = stage(transformers, lm, source, wide[0], torch.cat([ones, seen], 1))
-    _, twice = stage(transformers, lm, source, joined(wide[1], once), torch.cat([ones, seen, seen], 1))
-    return stage(transformers, lm, target, joined(wide[2], twice), torch.cat([ones, seen, written], 1))[0]
+    mask = torch.cat([prompt_mask, source_mask], 1)
+    _, states = run_stage(transformers, model, source, encoding, mask)
+    mask = torch.cat([prompt_mask, source_mask, source_mask], 1)
+    prefix = concatenate(re_encoding, states)
+    _, states = run_stage(transformers, model, source, prefix, mask)
+    mask = torch.cat([prompt_mask, source_mask, target_mask], 1)
+    prefix = concatenate(decoding, states)
+    return run_stage(transformers, model, target, prefix, mask)[0]
 
 
-def test_the_three_stages(tmp_path, transformers):
+@torch.no_grad()
+def test_logits_equal_three_stages_of_gpt2(tmp_path, transformers):
     model = gpt_builders.msp(gpt_builders.write(tmp_path))
-    model.encoder.encoding.scale.data.fill_(1.7)
-    model.encoder.re_encoding.scale.data.fill_(0.5)  # max(1, scale): counts as 1
-    model.decoder.decoding.scale.data.fill_(1.2)
-    data = gpt_builders.net_input()
-    pairs = []
-    for own, factor in ((model.encoder.encoding, 1.7), (model.encoder.re_encoding, 1.0), (model.decoder.decoding, 1.2)):
-        shape = (1, own.key.size(1), gpt_builders.HEADS, -1)
-        layers = zip(own.key * factor, own.value * factor)
-        pairs.append([tuple(part.view(shape).transpose(1, 2) for part in layer) for layer in layers])
-    with torch.no_grad():
-        expected, found = three_stages(transformers, huggingface(transformers), pairs, data), model(**data)[0]
-    kept = data["prev_output_tokens"].ne(builders.PAD)
-    torch.testing.assert_close(found[kept], expected[kept], rtol=TOLERANCE, atol=TOLERANCE)
+    sample, prompts = gpt_builders.net_input(), []
+    for stage, scale in (
+        (model.encoder.encoding, 1.7),
+        (model.encoder.re_encoding, 0.5),
+        (model.decoder.decoding, 1.2),
+    ):
+        stage.scale.data.fill_(scale)
+        factor = max(1.0, scale)
+        shape = (1, stage.key.size(1), gpt_builders.HEADS, -1)
+        layers = zip(stage.key * factor, stage.value * factor)
+        prompts.append(
+            [tuple(part.view(shape).transpose(1, 2) for part in layer) for layer in layers]
+        )
+    expected = run_three_stages(transformers, build_gpt2(transformers), prompts, sample)
+    assert_same_logits(model(**sample)[0], expected, sample["prev_output_tokens"])

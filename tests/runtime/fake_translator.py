@@ -1,21 +1,23 @@
-"""A translator without a model, which shows what the service does with one."""
+"""A translator without a model, to see what the service does with one."""
 
 import threading
 
 
 class FakeTranslator:
-    """Turns the letters of a line round and says to which language. ``held``: it waits in its first call until ``go`` is set.
+    """Reverse the letters of a line and name its target language.
 
     Attributes:
         calls: the lines of every call.
+        entered: set when the first call begins.
+        go: calls wait until it is set; it is set from the start unless ``is_blocked``.
     """
 
-    def __init__(self, pairs=(("en", "de"),), kind="slots", held=False):
+    def __init__(self, pairs=(("en", "de"),), kind="slots", is_blocked=False):
         self.pairs, self.kind, self.precision = list(pairs), kind, "float32"
         self.limits = {"source_tokens": 12, "target_tokens": 24}
         self.calls = []
         self.entered, self.go = threading.Event(), threading.Event()
-        if not held:
+        if not is_blocked:
             self.go.set()
 
     def translate(self, lines, source=None, target=None, batch_tokens=4000):

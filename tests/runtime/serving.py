@@ -1,4 +1,4 @@
-"""The service in this process: a real uvicorn on a free port of the loopback, over translators that the test made."""
+"""Serve translators from this process, by a real uvicorn on a free port of the loopback."""
 
 import contextlib
 import threading
@@ -12,13 +12,13 @@ SECONDS = 30
 
 @contextlib.contextmanager
 def serving(*models, **limits):
-    """Yields the server, with its address as ``url``; it is stopped at the end."""
+    """Yield the server, with its address as ``url``, and stop it at the end."""
     with bind("127.0.0.1", 0) as listener:
         server = build(models, Limits(**limits))
         server.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
-        until(lambda: server.started)
+        wait_until(lambda: server.started)
         try:
             yield server
         finally:
@@ -27,7 +27,7 @@ def serving(*models, **limits):
             assert not thread.is_alive()
 
 
-def until(condition):
+def wait_until(condition):
     """Wait for another thread, at most ``SECONDS``."""
     end = time.monotonic() + SECONDS
     while not condition():

@@ -1,4 +1,4 @@
-"""From the bytes of a request to what it asks, or a refusal that names the field."""
+"""Test how requests are read: every way to ask means the same, and refusals name the field."""
 
 import json
 
@@ -6,50 +6,60 @@ import pytest
 
 from fairseq_plugins_runtime.serve.asking import check_request, read_fields, split_lines
 from fairseq_plugins_runtime.serve.limits import Limits, Refused
+from tests.runtime.hostile import JSON, MULTIPART, URLENCODED, write_form, write_part
 
-JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 PAIRS = [("en", "de"), ("de", "en")]
 LIMITS = Limits(max_characters=5, max_texts=3)
 LONE = "\ud800"  # half of a surrogate pair, which JSON can carry
 
 
-def read(body=b"", kind=JSON, query=b""):
-    return check_request(read_fields(kind, query, body), LIMITS, PAIRS)
+def read(body=b"", content_type=JSON, query=b""):
+    return check_request(read_fields(content_type, query, body), LIMITS, PAIRS)
 
 
-def as_json(**changes):
-    given = {"q": "a", "source": "en", "target": "de", **changes}
-    return json.dumps({name: value for name, value in given.items() if value is not ...}).encode()
-
-
-def multipart(*parts):
-    body = "".join(f'--XX\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in parts)
-    return (body + "--XX--\r\n").encode()
+def write_json(**changes):
+    """Write a request as JSON; fields that are ``...`` are left out."""
+    fields = {"q": "a", "source": "en", "target": "de", **changes}
+    return json.dumps({name: fields[name] for name in fields if fields[name] is not ...}).encode()
 
 
 @pytest.mark.cases(
-    "body kind query",
-    (as_json(q="ä b"), JSON, b""),
-    (as_json(q="ä b", format="text", alternatives=0, api_key="x", unknown=[1]), "application/json; charset=utf-8", b""),
-    (b"q=%C3%A4+b&source=en&target=de&alternatives=0", FORM, b""),
-    ("q=ä b&source=en&target=de".encode(), FORM, b""),
+    "body content_type query",
+    (write_json(q="ä b"), JSON, b""),
+    (
+        write_json(q="ä b", format="text", alternatives=0, api_key="x", unknown=[1]),
+        "application/json; charset=utf-8",
+        b"",
+    ),
+    (b"q=%C3%A4+b&source=en&target=de&alternatives=0", URLENCODED, b""),
+    ("q=ä b&source=en&target=de".encode(), URLENCODED, b""),
     (b"", "", b"q=%C3%A4%20b&source=en&target=de&api_key=x&format=text"),
-    (b"q=%C3%A4+b", FORM, b"source=en&target=de"),
-    (multipart(("q", "ä b"), ("source", "en"), ("target", "de")), "multipart/form-data; boundary=XX", b""),
+    (b"q=%C3%A4+b", URLENCODED, b"source=en&target=de"),
+    (
+        write_form(
+            write_part(b"q", "ä b".encode()),
+            write_part(b"source", b"en"),
+            write_part(b"target", b"de"),
+        ),
+        MULTIPART,
+        b"",
+    ),
 )
-def test_the_ways_to_ask_mean_the_same(body, kind, query):
-    what = read(body, kind, query)
-    assert what == (["ä b"], False, ("en", "de")) and what.answer(["c"]) == "c"
+def test_all_ways_to_ask_mean_the_same(body, content_type, query):
+    request = read(body, content_type, query)
+    assert request == (["ä b"], False, ("en", "de")) and request.answer(["c"]) == "c"
 
 
 def test_a_list_is_answered_by_a_list():
-    what = read(as_json(q=["a", "", "b"]))
-    assert what.texts == ["a", "", "b"] and what.answer(["c", "", "d"]) == ["c", "", "d"]
-    assert read(as_json(q=["a"])).answer(["c"]) == ["c"] and read(as_json(q=[""])).answer([""]) == [""]
+    request = read(write_json(q=["a", "", "b"]))
+    assert request.texts == ["a", "", "b"]
+    assert request.answer(["c", "", "d"]) == ["c", "", "d"]
+    assert read(write_json(q=["a"])).answer(["c"]) == ["c"]
+    assert read(write_json(q=[""])).answer([""]) == [""]
 
 
 @pytest.mark.cases(
-    "names changes",
+    "words changes",
     (["q is missing"], dict(q=...)),
     (["q is missing"], dict(q=None)),
     (["q is missing"], dict(q="")),
@@ -62,13 +72,11 @@ def test_a_list_is_answered_by_a_list():
     (["q[2] has 6 characters"], dict(q=["a", "b", "aäaäaä"])),
     (["q has 4 texts", "3"], dict(q=["a"] * 4)),
     (["q[1]", "surrogate", "character 1"], dict(q=["a", "b" + LONE])),
-    (["source is missing"], dict(source=...)),
     (["source is missing"], dict(source="")),
     (["target is missing"], dict(target=None)),
     (["target is true or false"], dict(target=True)),
-    (["auto", "detects", "en-de, de-en"], dict(source="auto")),
+    (["auto", "en-de, de-en"], dict(source="auto")),
     (["fr to de", "en-de, de-en"], dict(source="fr")),
-    (["en to en", "en-de, de-en"], dict(target="en")),
     (["\\ud800 to de"], dict(source=LONE)),
     (["format html", "text"], dict(format="html")),
     (["format 0", "text"], dict(format=0)),
@@ -77,57 +85,40 @@ def test_a_list_is_answered_by_a_list():
     (["alternatives is []"], dict(alternatives=[])),
     (["alternatives is Infinity"], dict(alternatives=float("inf"))),
 )
-def test_what_cannot_be_answered_is_named(names, changes):
-    with pytest.raises(Refused) as refused:
-        read(as_json(**changes))
-    assert refused.value.status == 400 and all(name in refused.value.message for name in names), refused.value.message
-    refused.value.message.encode("utf-8")
+def test_bad_fields_are_refused(words, changes):
+    with pytest.raises(Refused) as refusal:
+        read(write_json(**changes))
+    message = refusal.value.message
+    assert refusal.value.status == 400 and all(word in message for word in words), message
+    message.encode("utf-8")
 
 
 @pytest.mark.cases(
-    "status name body kind query",
+    "status words body content_type query",
     (400, "not UTF-8: byte 6", b'{"q":"\xff"}', JSON, b""),
-    (400, "the body is not UTF-8", b"q=%ff&source=en&target=de", FORM, b""),
+    (400, "the body is not UTF-8", b"q=%ff&source=en&target=de", URLENCODED, b""),
     (400, "the query string is not UTF-8", b"", "", b"q=%ff&source=en&target=de"),
-    (
-        400,
-        "q is not UTF-8",
-        multipart(("q", "a")).replace(b"\na\r", b"\n\xff\r"),
-        "multipart/form-data; boundary=XX",
-        b"",
-    ),
-    (400, "not JSON", b'{"q": ', JSON, b""),
     (400, "not JSON", b"", JSON, b"q=a&source=en&target=de"),
-    (400, "200000 objects and lists; valid: at most 1000", b"[" * 200000, JSON, b""),
-    (400, "not JSON", b"[" * 999, JSON, b""),
-    (400, "objects and lists", b'{"q":[' + b"[]," * 1000 + b"[]]}", JSON, b""),
-    (400, "not JSON", b"1" * 5000, JSON, b""),
+    (400, "1001 objects and lists; valid: at most 1000", b"[" * 1001, JSON, b""),
+    (400, "not JSON", b"[" * 1000, JSON, b""),
     (400, "is a list", b"[]", JSON, b""),
-    (400, "q is given 2 times", b"q=a&q=b&source=en&target=de", FORM, b""),
-    (400, "q is given 2 times", b"q=a", FORM, b"q=b&source=en&target=de"),
-    (400, "too many fields", b"&".join(b"a%d=" % n for n in range(200)), FORM, b""),
-    (400, "not multipart", b"q=a", "multipart/form-data; boundary=XX", b""),
-    (400, "not multipart", b"q=a", "multipart/form-data", b""),
-    (
-        400,
-        "files",
-        multipart(("q", "a")).replace(b'"q"', b'"q"; filename="a"'),
-        "multipart/form-data; boundary=XX",
-        b"",
-    ),
+    (400, "q is given 2 times", b"q=a&q=b&source=en&target=de", URLENCODED, b""),
+    (400, "q is given 2 times", b"q=a", URLENCODED, b"q=b&source=en&target=de"),
+    (400, "too many fields", b"&".join(b"a%d=" % n for n in range(101)), URLENCODED, b""),
     (415, "text/plain", b"q=a", "text/plain", b""),
     (415, "Content-Type is missing", b"q=a", "", b""),
 )
-def test_what_cannot_be_read_is_named(status, name, body, kind, query):
-    with pytest.raises(Refused) as refused:
-        read(body, kind, query)
-    assert refused.value.status == status and name in refused.value.message
+def test_unreadable_requests_are_refused(status, words, body, content_type, query):
+    with pytest.raises(Refused) as refusal:
+        read(body, content_type, query)
+    assert refusal.value.status == status and words in refusal.value.message
 
 
-def test_lines_of_a_text():
+def test_a_text_is_split_at_every_kind_of_line_end():
     assert split_lines("a\r\nb\rc\n\n d ") == ["a", "b", "c", "", "d"]
 
 
-def test_brackets_within_strings_are_text():
-    body = json.dumps({"q": "[{" * 900 + '"\\', "source": "en", "target": "de"}).encode()
-    assert read_fields(JSON, b"", body)["q"] == "[{" * 900 + '"\\'
+def test_brackets_within_strings_are_not_counted():
+    q = "[{" * 900 + '"\\'
+    body = json.dumps({"q": q, "source": "en", "target": "de"}).encode()
+    assert read_fields(JSON, b"", body)["q"] == q

@@ -1,4 +1,4 @@
-"""Requests that wait share batches: order, cost, cancelled ones, failures, the end."""
+"""Test the queue: requests share batches in order, and fail or end one by one."""
 
 import random
 import threading
@@ -7,12 +7,11 @@ from concurrent.futures import CancelledError
 import pytest
 
 from fairseq_plugins_runtime.serve.batching import Batcher, Failed, Job, Stopped
-
-SECONDS = 20
+from tests.runtime.serving import SECONDS
 
 
 class Model:
-    """Notes the lines of every call; waits in its first call until ``go`` is set."""
+    """Record the lines of every call; the first call waits until ``go`` is set."""
 
     def __init__(self):
         self.calls, self.entered, self.go = [], threading.Event(), threading.Event()
@@ -33,7 +32,7 @@ def model():
 
 @pytest.fixture
 def batcher(model):
-    """With a first job in work, until ``model.go``: what is submitted waits."""
+    """A queue whose first job runs until ``model.go``: jobs that are submitted wait."""
     batcher = Batcher(batch_tokens=10)
     batcher.start()
     batcher.submit(Job("pair", model.run, ["first"], [1]))
@@ -44,8 +43,10 @@ def batcher(model):
     batcher.join(SECONDS)
 
 
-def submit(batcher, model, lines, cost=1, group="pair"):
-    job = Job(group, model.run, lines.split(), [cost] * len(lines.split()))
+def submit(batcher, model, text, cost=1, group="pair"):
+    """Submit the words of a text as lines of the same cost."""
+    lines = text.split()
+    job = Job(group, model.run, lines, [cost] * len(lines))
     batcher.submit(job)
     return job.future
 
@@ -59,11 +60,12 @@ def test_waiting_lines_share_batches_in_order_of_arrival(batcher, model):
         submit(batcher, model, "f", 1),
     ]
     model.go.set()
-    assert [future.result(SECONDS) for future in futures] == [["A", "B", "C"], ["OTHER"], ["D", "E"], ["LONG"], ["F"]]
+    results = [future.result(SECONDS) for future in futures]
+    assert results == [["A", "B", "C"], ["OTHER"], ["D", "E"], ["LONG"], ["F"]]
     assert model.calls == [["first"], ["a", "b", "c"], ["other"], ["d", "e"], ["long"], ["f"]]
 
 
-def test_a_request_larger_than_a_batch_does_not_hold_up_the_room_that_is_left(batcher, model):
+def test_the_end_of_a_large_request_shares_its_batch(batcher, model):
     large, small = submit(batcher, model, "a b c d", 4), submit(batcher, model, "e", 2)
     model.go.set()
     assert large.result(SECONDS) == ["A", "B", "C", "D"] and small.result(SECONDS) == ["E"]
@@ -71,65 +73,65 @@ def test_a_request_larger_than_a_batch_does_not_hold_up_the_room_that_is_left(ba
 
 
 def test_a_cancelled_request_leaves_the_queue(batcher, model):
-    gone, kept = submit(batcher, model, "gone"), submit(batcher, model, "kept")
-    assert gone.cancel()
+    cancelled, waiting = submit(batcher, model, "cancelled"), submit(batcher, model, "waiting")
+    assert cancelled.cancel()
     model.go.set()
-    assert kept.result(SECONDS) == ["KEPT"] and model.calls == [["first"], ["kept"]]
+    assert waiting.result(SECONDS) == ["WAITING"] and model.calls == [["first"], ["waiting"]]
     with pytest.raises(CancelledError):
-        gone.result(SECONDS)
+        cancelled.result(SECONDS)
 
 
-def test_only_the_request_fails_that_is_the_reason(batcher, model):
+def test_only_the_request_at_fault_fails(batcher, model):
     futures = [submit(batcher, model, lines) for lines in ("a", "b poison", "c")]
     model.go.set()
     assert futures[0].result(SECONDS) == ["A"] and futures[2].result(SECONDS) == ["C"]
     with pytest.raises(Failed):
         futures[1].result(SECONDS)
+    lossy = Job("pair", lambda lines: lines[1:], ["a", "b"], [1, 1])
+    batcher.submit(lossy)
+    with pytest.raises(Failed):
+        lossy.future.result(SECONDS)
     assert submit(batcher, model, "d").result(SECONDS) == ["D"]
 
 
-def test_a_model_that_loses_a_line_answers_nobody_wrongly(batcher, model):
-    model.go.set()
-    job = Job("pair", lambda lines: lines[1:], ["a", "b"], [1, 1])
-    batcher.submit(job)
-    with pytest.raises(Failed):
-        job.future.result(SECONDS)
-
-
-def test_the_end_finishes_what_is_in_work_and_tells_the_others(model):
+def test_closing_finishes_the_running_batch_and_stops_the_other_requests(model):
     batcher = Batcher(batch_tokens=10)
     batcher.start()
-    whole, part = Job("pair", model.run, ["a"], [1]), Job("pair", model.run, ["b", "c"], [2, 10])
-    with batcher._changed:  # both are there before the thread looks
-        batcher.submit(whole)
-        batcher.submit(part)
+    running = Job("pair", model.run, ["a"], [1])
+    unfinished = Job("pair", model.run, ["b", "c"], [2, 10])
+    with batcher._changed:  # the thread sees both jobs at once
+        batcher.submit(running)
+        batcher.submit(unfinished)
     assert model.entered.wait(SECONDS)
     waiting = submit(batcher, model, "d")
     batcher.close()
-    for future in (part.future, waiting):
+    for future in (unfinished.future, waiting):
         with pytest.raises(Stopped):
             future.result(SECONDS)
     with pytest.raises(Stopped):
         submit(batcher, model, "e")
     model.go.set()
-    assert whole.future.result(SECONDS) == ["A"]
+    assert running.future.result(SECONDS) == ["A"]
     batcher.join(SECONDS)
     assert not batcher._thread.is_alive() and model.calls == [["a", "b"]]
 
 
-def test_many_threads_get_each_their_own(batcher, model):
+def test_concurrent_requests_get_their_own_results(batcher, model):
     model.go.set()
-    draw, found = random.Random(1), {}
-    sizes = [draw.randint(1, 6) for _ in range(200)]
+    draw, results = random.Random(1), {}
+    texts = [
+        " ".join(f"l{number}_{place}" for place in range(draw.randint(1, 6)))
+        for number in range(200)
+    ]
 
     def client(start):
-        for number in range(start, len(sizes), 8):
-            lines = " ".join(f"l{number}_{place}" for place in range(sizes[number]))
-            found[number] = (lines.upper().split(), submit(batcher, model, lines, 1 + number % 4).result(SECONDS))
+        for number in range(start, len(texts), 8):
+            future = submit(batcher, model, texts[number], 1 + number % 4)
+            results[number] = future.result(SECONDS)
 
-    clients = [threading.Thread(target=client, args=(start,)) for start in range(8)]
-    for thread in clients:
+    threads = [threading.Thread(target=client, args=(start,)) for start in range(8)]
+    for thread in threads:
         thread.start()
-    for thread in clients:
+    for thread in threads:
         thread.join(SECONDS)
-    assert len(found) == len(sizes) and all(wanted == got for wanted, got in found.values())
+    assert results == {number: text.upper().split() for number, text in enumerate(texts)}

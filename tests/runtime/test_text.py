@@ -1,4 +1,4 @@
-"""Text to ids and back, as fairseq does it."""
+"""Test that text becomes ids, and ids become text, as in fairseq."""
 
 from types import SimpleNamespace
 
@@ -19,93 +19,112 @@ SENTENCES = [
     "2 + 2 = 4",
     "Straße , Öl und Übermut !",
 ]
-ODD = [
-    *(
-        "",
-        "  ",
-        "\t",
-        "\u200b",
-        "▁",
-        "▁ ein ▁▁Hund▁",
-        "<s> </s> <unk> <pad> <mask>",
-        "日本語",
-        "😀 Hund 😀😀",
-        "e\u0301te\u0301",
-    ),
-    *(
-        "ein\u00a0Hund\u3000läuft",
-        "a\x1cb\x85c",
-        "a\u2028b\u2029c",
-        "\ufeffein Hund",
-        "ein\x00Hund",
-        "ﬁnden ½ ①",
-        "a\x0bb\x0cc",
-    ),
-    *("ein\nHund", " ein  Hund ", "\u0660\u0661", "…", "Hund\r"),
+ODD_LINES = [
+    "",
+    "  ",
+    "\t",
+    "\u200b",
+    "▁",
+    "▁ ein ▁▁Hund▁",
+    "<s> </s> <unk> <pad> <mask>",
+    "日本語",
+    "😀 Hund 😀😀",
+    "e\u0301te\u0301",
+    "ein\u00a0Hund\u3000läuft",
+    "a\x1cb\x85c",
+    "a\u2028b\u2029c",
+    "\ufeffein Hund",
+    "ein\x00Hund",
+    "ﬁnden ½ ①",
+    "a\x0bb\x0cc",
+    "ein\nHund",
+    " ein  Hund ",
+    "\u0660\u0661",
+    "…",
+    "Hund\r",
 ]
-
-
-SAMPLING = {"sentencepiece_enable_sampling": False, "sentencepiece_alpha": None}
+RULES = {"nmt_nfkc": True, "identity": False}
+"""Normalisation -> remove extra whitespace."""
 
 
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory):
-    """A folder of sentencepiece models, one for each way of treating spaces and odd characters."""
+    """A folder of sentencepiece models, one for each of :data:`RULES`."""
     folder = tmp_path_factory.mktemp("pieces")
-    for rule, removed in (("nmt_nfkc", True), ("identity", False)):
-        train_model(folder / rule, SENTENCES, normalization_rule_name=rule, remove_extra_whitespaces=removed)
+    for rule, removes_whitespace in RULES.items():
+        train_model(
+            folder / rule,
+            SENTENCES,
+            normalization_rule_name=rule,
+            remove_extra_whitespaces=removes_whitespace,
+        )
     return folder
 
 
-def dictionary(path=None):
-    """fairseq's: some pieces, a word that no model of pieces has, and ``<mask>``."""
-    found = Dictionary()
-    if path is not None:
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        for number in range(3, processor.GetPieceSize() - 5):
-            found.add_symbol(processor.IdToPiece(number))
-    for symbol in ("Hund", "ein", "▁", "<mask>"):
-        found.add_symbol(symbol)
-    return found
+class FairseqText:
+    """fairseq's dictionary and tokenizer; without a sentencepiece model, text is split at spaces.
+
+    The dictionary has some pieces, words that the sentencepiece models lack, and ``<mask>``.
+    """
+
+    def __init__(self, path=None):
+        self.dictionary, self.bpe = Dictionary(), None
+        if path is not None:
+            processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+            for number in range(3, processor.GetPieceSize() - 5):
+                self.dictionary.add_symbol(processor.IdToPiece(number))
+            options = {"sentencepiece_enable_sampling": False, "sentencepiece_alpha": None}
+            self.bpe = SentencepieceBPE(SimpleNamespace(sentencepiece_model=str(path), **options))
+        for symbol in ("Hund", "ein", "▁", "<mask>"):
+            self.dictionary.add_symbol(symbol)
+
+    def ids(self, line):
+        text = self.bpe.encode(line.strip()) if self.bpe else line.strip()
+        ids = self.dictionary.encode_line(text, append_eos=False, add_if_not_exist=False)
+        return ids.tolist()
+
+    def text(self, ids, ignored):
+        text = self.dictionary.string(torch.tensor(ids), extra_symbols_to_ignore=ignored)
+        return self.bpe.decode(text) if self.bpe else text
 
 
-def text(words, path, ignored):
-    """The runtime's with the same symbols."""
-    return Text(words.symbols, words.symbols, path, words.unk(), ignored)
-
-
-@pytest.mark.parametrize("rule", ["nmt_nfkc", "identity", None])
-def test_ids_as_fairseq(pieces, rule):
+def make_texts(pieces, rule, ignored=()):
+    """Return fairseq's text and the runtime's, with the same symbols."""
     path = pieces / rule if rule else None
-    words = dictionary(path)
-    bpe = SentencepieceBPE(SimpleNamespace(sentencepiece_model=str(path), **SAMPLING)) if path else None
-    own, unknown = text(words, path, []), 0
-    for line in [*SENTENCES, *ODD]:
-        encoded = bpe.encode(line.strip()) if bpe else line.strip()
-        wanted = words.encode_line(encoded, append_eos=False, add_if_not_exist=False).tolist()
-        assert own.ids(line) == wanted, repr(line)
-        unknown += wanted.count(words.unk())
+    reference = FairseqText(path)
+    symbols = reference.dictionary.symbols
+    return reference, Text(symbols, symbols, path, reference.dictionary.unk(), ignored)
+
+
+@pytest.mark.parametrize("rule", [*RULES, None])
+def test_ids_equal_those_of_fairseq(pieces, rule):
+    reference, text = make_texts(pieces, rule)
+    unknown = 0
+    for line in [*SENTENCES, *ODD_LINES]:
+        expected = reference.ids(line)
+        assert text.ids(line) == expected, repr(line)
+        unknown += expected.count(reference.dictionary.unk())
     assert unknown > 5
 
 
 @pytest.mark.parametrize("rule", ["nmt_nfkc", None])
-def test_text_as_fairseq(pieces, rule):
-    path = pieces / rule if rule else None
-    words = dictionary(path)
-    bpe = SentencepieceBPE(SimpleNamespace(sentencepiece_model=str(path), **SAMPLING)) if path else None
-    ignored = {words.bos(), words.eos(), words.pad(), words.index("<mask>")}
-    own, rng = text(words, path, ignored), np.random.default_rng(3)
+def test_text_equals_that_of_fairseq(pieces, rule):
+    dictionary = make_texts(pieces, rule)[0].dictionary
+    ignored = {dictionary.bos(), dictionary.eos(), dictionary.pad(), dictionary.index("<mask>")}
+    reference, text = make_texts(pieces, rule, ignored)
+    rng = np.random.default_rng(3)
     for length in range(40):
-        ids = rng.integers(0, len(words), length)
-        wanted = words.string(torch.from_numpy(ids), extra_symbols_to_ignore=ignored)
-        assert own.text(ids.tolist()) == (bpe.decode(wanted) if bpe else wanted)
+        ids = rng.integers(0, len(dictionary), length).tolist()
+        assert text.text(ids) == reference.text(ids, ignored)
 
 
-def test_of_a_symbol_that_occurs_twice_the_last_counts():
-    assert Text(["<unk>", "a", "b", "a"], ["<unk>"], None, 0, []).ids("a b c") == [3, 2, 0]
+def test_a_symbol_that_occurs_twice_has_its_last_id():
+    text = Text(["<unk>", "a", "b", "a"], ["<unk>"], None, 0, [])
+    assert text.ids("a b c") == [3, 2, 0]
 
 
 @pytest.mark.parametrize("rule", ["identity", None])
-def test_half_of_a_surrogate_pair(pieces, rule):
+def test_half_a_surrogate_pair_is_refused(pieces, rule):
+    _, text = make_texts(pieces, rule)
     with pytest.raises(ModelError, match="half of a surrogate pair"):
-        Text(["<unk>"], ["<unk>"], pieces / rule if rule else None, 0, []).ids("ein \ud83d Hund")
+        text.ids("ein \ud83d Hund")

@@ -1,179 +1,182 @@
-"""Lines in, lines out: their order, their batches, what is cut, which pair; and the command."""
+"""Test how lines are translated: order, batches, cuts, pairs, threads, and the command."""
 
 import io
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from fairseq_plugins_runtime import ModelError, __main__, load
 from fairseq_plugins_runtime.translator import batches
-from tests.runtime.folders import BLANK, EOS, SYMBOLS, table, write_folder
-
-GERMAN, ENGLISH = ("eins", "zwei", "drei", "vier"), ("one", "two", "three", "four")
+from tests.runtime.folders import AFFIXES, BLANK, ENGLISH, GERMAN, SYMBOLS, make_table, write_folder
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Its denoiser moves one to two to three, and leaves four."""
-    return write_folder(
-        tmp_path_factory.mktemp("model") / "model", passes=table(one="two", two="three", three="three", four="four")
-    )
+    """A model without a denoiser."""
+    return write_folder(tmp_path_factory.mktemp("plain") / "model")
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    """Without a denoiser."""
-    return write_folder(tmp_path_factory.mktemp("model") / "model")
+def denoising(tmp_path_factory):
+    """A model whose denoiser moves one to two to three, and leaves four."""
+    passes = make_table(one="two", two="three", three="three", four="four")
+    return load(write_folder(tmp_path_factory.mktemp("denoising") / "model", passes=passes))
 
 
-def lines(count):
-    """Lines of 0 to 6 words, in no order, and what comes of them."""
-    numbers = [[(place * 7 + line) % 4 for place in range(line * 5 % 7)] for line in range(count)]
-    return tuple([" ".join(words[number] for number in row) for row in numbers] for words in (GERMAN, ENGLISH))
+def make_lines(count):
+    """Make lines of 0 to 6 German words, unordered by length, and their translations."""
+    rows = [[(place * 7 + line) % 4 for place in range(line * 5 % 7)] for line in range(count)]
+    german = [" ".join(GERMAN[number] for number in row) for row in rows]
+    english = [" ".join(ENGLISH[number] for number in row) for row in rows]
+    return german, english
+
+
+LONG_LINE = " ".join(GERMAN * 2)
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 9, 40, 4000])
-def test_order_and_empty_lines(plain, batch_tokens):
-    german, english = lines(50)
+def test_translations_keep_the_order_and_empty_lines(folder, batch_tokens):
+    german, english = make_lines(50)
     assert "" in german
-    assert load(plain).translate(german, batch_tokens=batch_tokens) == english
+    assert load(folder).translate(german, batch_tokens=batch_tokens) == english
 
 
-def test_translations_have_scores_ids_and_passes(folder):
-    found = load(folder).translations(["vier eins", "", "eins", "vier"])
-    assert [one.text for one in found] == ["four three", "", "three", "four"]
-    assert [one.passes for one in found] == [3, 0, 3, 1]
-    assert [one.score for one in found] == [-0.5, 0.0, -0.5, -0.5]
-    assert found[0].tokens == [SYMBOLS.index("four"), SYMBOLS.index("three")]
+def test_translations_have_scores_ids_and_passes(denoising):
+    translations = denoising.translations(["vier eins", "", "eins", "vier"])
+    assert [translation.text for translation in translations] == ["four three", "", "three", "four"]
+    assert [translation.passes for translation in translations] == [3, 0, 3, 1]
+    assert [translation.score for translation in translations] == [-0.5, 0.0, -0.5, -0.5]
+    assert translations[0].tokens == [SYMBOLS.index("four"), SYMBOLS.index("three")]
 
 
-def test_trace(folder):
+def test_a_trace_lists_the_slots_of_each_pass(denoising):
+    words = ("one", "two", "three", "three")
+    expected = [["", "", "four", "", word, "", "", ""] for word in words]
+    assert denoising.trace("vier eins") == expected
+    assert denoising.trace("") == []
+
+
+def test_long_lines_are_cut_with_a_warning(folder, caplog):
     model = load(folder)
-    assert model.trace("vier eins") == [
-        ["", "", "four", "", word, "", "", ""] for word in ("one", "two", "three", "three")
-    ]
-    assert model.trace("") == []
-
-
-def test_what_is_too_long_is_cut_and_named(plain, caplog):
-    model = load(plain)
-    line = " ".join(GERMAN * 2)
-    assert model.count_tokens(line) == 10
-    assert model.limits["source_tokens"] == 8
-    assert model.translate(["eins", line], first_line=41) == ["one", " ".join((ENGLISH * 2)[:6])]
+    assert model.count_tokens(LONG_LINE) == 10
+    expected = ["one", " ".join((ENGLISH * 2)[:6])]
+    assert model.translate(["eins", LONG_LINE], first_line=41) == expected
     assert "longer than 6 tokens and cut: line 42" in caplog.text
     caplog.clear()
-    assert model.count_tokens(" ".join(GERMAN)) == 6
-    model.translate([" ".join(GERMAN)])
+    longest = " ".join([*GERMAN, "eins", "eins"])
+    assert model.count_tokens(longest) == model.limits["source_tokens"] == 8
+    model.translate([longest])
     assert not caplog.text
 
 
-def test_pairs(tmp_path):
-    around = {"source_prefix": [BLANK], "source_suffix": [EOS], "target_prefix": []}
-    one, other = SYMBOLS.index("eins"), SYMBOLS.index("zwei")
+def test_a_model_of_several_pairs_needs_to_know_which(tmp_path):
+    eins, zwei = SYMBOLS.index("eins"), SYMBOLS.index("zwei")
     pairs = [
-        {"source": "de", "target": "en", **around},
-        {"source": "de", "target": "fr", **around, "source_prefix": [BLANK, one]},
-        {"source": "en", "target": "fr", **around, "source_prefix": [other], "source_suffix": []},
+        {"source": "de", "target": "en", **AFFIXES},
+        {"source": "de", "target": "fr", **AFFIXES, "source_prefix": [BLANK, eins]},
+        {
+            "source": "en",
+            "target": "fr",
+            **AFFIXES,
+            "source_prefix": [zwei],
+            "source_suffix": [],
+        },
     ]
     model = load(write_folder(tmp_path / "model", pairs=pairs))
     assert model.pairs == [("de", "en"), ("de", "fr"), ("en", "fr")]
-    assert model.translate(["drei"], "de", "en") == model.translate(["drei"], target="en") == ["three"]
+    assert model.translate(["drei"], "de", "en") == ["three"]
+    assert model.translate(["drei"], target="en") == ["three"]
     assert model.translate(["drei"], "de", "fr") == ["one three"]
     assert model.translate(["drei"], source="en") == ["two three"]
     assert model.count_tokens("drei", "en") == 2
-    for asked in ({}, {"source": "de"}, {"target": "fr"}, {"source": "fr"}, {"source": "en", "target": "de"}):
+    for languages in (
+        {},
+        {"source": "de"},
+        {"target": "fr"},
+        {"source": "fr"},
+        {"source": "en", "target": "de"},
+    ):
         with pytest.raises(ModelError, match="valid: de-en, de-fr, en-fr"):
-            model.translate(["drei"], **asked)
+            model.translate(["drei"], **languages)
 
 
-def test_several_threads_at_once(folder):
-    model, (german, _) = load(folder), lines(60)
-    expected, found = model.translate(german), {}
-
-    def work(number):
-        found[number] = model.translate(german[number:], batch_tokens=20)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == {number: expected[number:] for number in range(8)}
+def test_several_threads_may_translate_at_once(denoising):
+    german, _ = make_lines(60)
+    expected = denoising.translate(german)
+    with ThreadPoolExecutor(8) as pool:
+        futures = [
+            pool.submit(denoising.translate, german[start:], batch_tokens=20) for start in range(8)
+        ]
+        for start, future in enumerate(futures):
+            assert future.result() == expected[start:]
 
 
-def test_batches():
+def test_batches_hold_lines_of_similar_length_and_no_empty_ones():
     lengths = [3, 0, 9, 2, 3, 1, 0, 30]
-    found = list(batches(lengths, 9))
-    assert sorted(number for batch in found for number in batch) == [0, 2, 3, 4, 5, 7]
-    assert found == [[5, 3, 0], [4], [2], [7]]
+    assert list(batches(lengths, 9)) == [[5, 3, 0], [4], [2], [7]]
 
 
 # ---- The command. ----
 
 
-def test_a_line_in_a_line_out(plain, tmp_path):
-    german, english = lines(30)
-    (tmp_path / "in.txt").write_text("\n".join(german) + "\n", encoding="utf-8")
-    output = tmp_path / "out.txt"
-    command = [
-        "translate",
-        str(plain),
-        "--input",
-        str(tmp_path / "in.txt"),
-        "--output",
-        str(output),
-        "--buffer-size",
-        "7",
-    ]
-    assert __main__.main(command) == 0
-    assert output.read_text(encoding="utf-8") == "\n".join(english) + "\n"
+@pytest.fixture
+def translate_files(folder, tmp_path):
+    """Run the command from in.txt to out.txt with some options."""
+
+    def run(*options):
+        paths = ["--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.txt")]
+        return __main__.main(["translate", str(folder), *paths, *options])
+
+    return run
+
+
+def test_the_command_writes_a_line_for_each_line(translate_files, tmp_path, caplog):
+    german, english = make_lines(30)
+    (tmp_path / "in.txt").write_text("\n".join([*german, LONG_LINE, ""]), encoding="utf-8")
+    assert translate_files("--buffer-size", "7") == 0
+    lines = (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()
+    assert lines[:-1] == english and len(lines) == 31
+    assert "cut: line 31" in caplog.text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
 
 
-def test_lines_are_counted_over_buffers(plain, tmp_path, caplog):
-    (tmp_path / "in.txt").write_text("eins\n" * 4 + " ".join(GERMAN * 2) + "\n", encoding="utf-8")
-    command = ["translate", str(plain), "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.txt")]
-    assert __main__.main([*command, "--buffer-size", "2"]) == 0
-    assert "cut: line 5" in caplog.text
-
-
 @pytest.mark.cases(
-    "data options named",
+    "data options message",
     (b"eins\n\xff\n", [], "line 2 is not UTF-8"),
-    (b"eins\n", ["--source-lang", "fr"], "pair fr-any: the model has none such; valid: de-en"),
-    (b"eins\n", ["--threads", "0"], "--threads: '0'; valid: an integer, at least 1"),
+    (b"eins\n", ["--source-lang", "fr"], "pair fr-any"),
+    (b"eins\n", ["--threads", "0"], "--threads: '0'"),
     (b"eins\n", ["--batch-tokens", "x"], "--batch-tokens: 'x'"),
     (None, [], "in.txt: no such file"),
 )
-def test_bad_input_leaves_the_output_as_it_was(plain, tmp_path, capsys, data, options, named):
-    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
-    output.write_text("before")
+def test_bad_input_leaves_the_output_unchanged(
+    translate_files, tmp_path, capsys, data, options, message
+):
+    (tmp_path / "out.txt").write_text("before")
     if data is not None:
-        source.write_bytes(data)
-    with pytest.raises(SystemExit) as caught:
-        __main__.main(["translate", str(plain), "--input", str(source), "--output", str(output), *options])
-    assert caught.value.code == 2
-    assert named in capsys.readouterr().err
-    assert output.read_text() == "before"
+        (tmp_path / "in.txt").write_bytes(data)
+    with pytest.raises(SystemExit) as error:
+        translate_files(*options)
+    assert error.value.code == 2
+    assert message in capsys.readouterr().err
+    assert (tmp_path / "out.txt").read_text() == "before"
     assert len(list(tmp_path.iterdir())) == 1 + (data is not None)
 
 
-def test_an_output_that_is_no_file(plain, tmp_path, capsys):
+def test_an_output_that_is_no_file_is_refused(folder, tmp_path, capsys):
     for path in (tmp_path, tmp_path / "nowhere" / "out.txt"):
         with pytest.raises(SystemExit):
-            __main__.main(["translate", str(plain), "--output", str(path)])
-        assert f"--output {path}: expected a file name" in capsys.readouterr().err
+            __main__.main(["translate", str(folder), "--output", str(path)])
+        assert f"--output {path}" in capsys.readouterr().err
 
 
-def test_standard_input_and_output(plain, monkeypatch):
-    read, written = io.BytesIO("eins\r\n\nDŽ zwei".encode()), io.BytesIO()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(read, "ascii"))
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii"))
-    assert __main__.main(["translate", str(plain)]) == 0
+def test_standard_input_and_output_are_utf8(folder, monkeypatch):
+    stdin, stdout = io.BytesIO("eins\r\n\nDŽ zwei".encode()), io.BytesIO()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stdin, "ascii"))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(stdout, "ascii"))
+    assert __main__.main(["translate", str(folder)]) == 0
     sys.stdout.flush()
-    assert written.getvalue() == b"one\n\ntwo\n"
+    assert stdout.getvalue() == b"one\n\ntwo\n"
 
 
 def test_a_command_is_needed(capsys):

@@ -1,4 +1,4 @@
-"""Which files ``translate MODEL`` takes; that its texts are those of fairseq-generate is in the command-line tests."""
+"""Test which files ``translate MODEL`` reads; command-line tests compare its translations."""
 
 import json
 from argparse import Namespace
@@ -8,117 +8,120 @@ import pytest
 from fairseq_plugins import model_files
 
 
-@pytest.mark.parametrize(
-    ("files", "found"),
-    [
-        (["average.pt"], "average.pt"),
-        (["checkpoint1.pt", "checkpoint_last.pt"], "checkpoint_last.pt"),
-        (["average.pt", "checkpoint_best.pt", "checkpoint_last.pt"], "checkpoint_best.pt"),
-        (["a.pt", "b.pt"], None),
-        ([], None),
-    ],
+@pytest.mark.cases(
+    "files expected",
+    (["average.pt"], "average.pt"),
+    (["checkpoint1.pt", "checkpoint_last.pt"], "checkpoint_last.pt"),
+    (["average.pt", "checkpoint_best.pt", "checkpoint_last.pt"], "checkpoint_best.pt"),
+    (["a.pt", "b.pt"], None),
+    ([], None),
 )
-def test_the_checkpoint_of_a_folder(files, found, tmp_path):
+def test_the_best_checkpoint_of_a_folder_is_preferred(files, expected, tmp_path):
     for name in files:
         (tmp_path / name).touch()
-    if found:
-        assert (
+    if expected is None:
+        with pytest.raises(ValueError, match=f"MODEL {tmp_path}: holds "):
             model_files.find_checkpoint(str(tmp_path))
-            == model_files.find_checkpoint(str(tmp_path / found))
-            == tmp_path / found
-        )
         return
-    with pytest.raises(ValueError, match=f"MODEL {tmp_path}: holds {', '.join(files) or 'no .pt file'}; valid"):
-        model_files.find_checkpoint(str(tmp_path))
+    for model in (tmp_path, tmp_path / expected):
+        assert model_files.find_checkpoint(str(model)) == tmp_path / expected
 
 
-def test_the_dictionaries_are_beside_the_checkpoint_or_in_the_data_bin(tmp_path):
-    run, old, other = (tmp_path / name for name in ("run", "bin", "other"))
-    for folder in (run, old, other):
+def test_dictionaries_are_beside_the_checkpoint_or_in_the_data_bin(tmp_path):
+    run, data_bin, unrelated = (tmp_path / name for name in ("run", "bin", "unrelated"))
+    for folder in (run, data_bin, unrelated):
         folder.mkdir()
-    stored, pair = Namespace(data=f"{old}:{tmp_path}"), ["de", "en"]
+    options, pair = Namespace(data=f"{data_bin}:{tmp_path}"), ["de", "en"]
 
-    def folder_of(data=None):
-        return model_files.find_dictionaries(
-            model_files.list_data_folders(run / "model.pt", data, stored), stored, pair
-        )
+    def find(data=None):
+        folders = model_files.list_data_folders(run / "model.pt", data, options)
+        return model_files.find_dictionaries(folders, options, pair)
 
-    looked = f"dict.de.txt and dict.en.txt are not in {run} nor in {old}"
-    with pytest.raises(ValueError, match=f"--data: {looked}; valid: the data-bin of the training"):
-        folder_of()
-    for folder in (old, other, run):
+    with pytest.raises(ValueError, match=f"--data: .* not in {run} nor in {data_bin}; valid: "):
+        find()
+    for folder, expected in ((data_bin, data_bin), (unrelated, data_bin), (run, run)):
         for language in pair:
             (folder / f"dict.{language}.txt").touch()
-        assert folder_of() == (run if folder == run else old)
-    assert folder_of(str(other)) == other
-    (other / "dict.en.txt").unlink()
-    with pytest.raises(ValueError, match=f"are not in {other}; valid"):
-        folder_of(str(other))
+        assert find() == expected
+    assert find(str(unrelated)) == unrelated
+    (unrelated / "dict.en.txt").unlink()
+    with pytest.raises(ValueError, match=f"not in {unrelated}; valid"):
+        find(str(unrelated))
 
 
-@pytest.mark.parametrize(
-    ("stored", "given", "found"),
-    [
-        (("de", "en", None), (None, None), ["de", "en"]),
-        (("de", "en", None), ("fr", None), ["fr", "en"]),
-        ((None, None, None), (None, None), ["cs", "en"]),  # by the files, as fairseq-train does
-        ((None, None, "de-en,fr-en"), ("fr", "en"), ["fr", "en"]),
-        ((None, None, ["de-en", "fr-en"]), ("fr", None), None),
-    ],
+@pytest.mark.cases(
+    "training command_line expected",
+    (("de", "en", None), (None, None), ["de", "en"]),
+    (("de", "en", None), ("fr", None), ["fr", "en"]),
+    ((None, None, None), (None, None), ["cs", "en"]),  # by the files, as fairseq-train does
+    ((None, None, "de-en,fr-en"), ("fr", "en"), ["fr", "en"]),
+    ((None, None, ["de-en", "fr-en"]), ("fr", None), None),
 )
-def test_the_pair(stored, given, found, tmp_path):
+def test_languages_come_from_command_line_training_or_files(
+    training, command_line, expected, tmp_path
+):
     (tmp_path / "train.cs-en.cs.idx").touch()
-    options = Namespace(**dict(zip(("source_lang", "target_lang", "lang_pairs"), stored)))
-    if found:
-        assert model_files.choose_languages(tmp_path, [tmp_path / "none", tmp_path], options, given) == found
+    options = Namespace(**dict(zip(("source_lang", "target_lang", "lang_pairs"), training)))
+    folders = [tmp_path / "nowhere", tmp_path]
+    if expected is None:
+        with pytest.raises(ValueError, match="--source-lang and --target-lang .* de-en,fr-en"):
+            model_files.choose_languages(tmp_path, folders, options, command_line)
         return
-    with pytest.raises(ValueError, match="--source-lang and --target-lang are needed, it was trained on de-en,fr-en"):
-        model_files.choose_languages(tmp_path, [tmp_path], options, given)
+    assert model_files.choose_languages(tmp_path, folders, options, command_line) == expected
 
 
-def test_the_segmenter_is_what_preprocess_leaves(tmp_path):
+def test_the_segmenter_is_the_file_of_the_data_bin(tmp_path):
     folders = [tmp_path / "bin", tmp_path / "run"]
     for folder in folders:
         folder.mkdir()
     codes, model = folders[1] / "codes.bpe", folders[0] / "sentencepiece.bpe.model"
     assert model_files.find_segmenter(folders) == []
     codes.touch()
-    assert model_files.find_segmenter(folders) == ["--bpe", "fastbpe", "--bpe-codes", str(codes)]
+    expected = ["--bpe", "fastbpe", "--bpe-codes", str(codes)]
+    assert model_files.find_segmenter(folders) == expected
     model.touch()
-    assert model_files.find_segmenter(folders) == ["--bpe", "sentencepiece", "--sentencepiece-model", str(model)]
+    expected = ["--bpe", "sentencepiece", "--sentencepiece-model", str(model)]
+    assert model_files.find_segmenter(folders) == expected
 
 
-def test_a_folder_of_several_systems(tmp_path):
-    """By its own path, and by that of the folder in which the workflow makes it."""
-    tmp_path = tmp_path / "translator"
-    tmp_path.mkdir()
+def test_a_system_is_chosen_by_name_or_default(tmp_path):
+    """MODEL is the folder of the systems, or the folder in which the workflow makes it."""
+    folder = tmp_path / "translator"
     for name in ("sga", "at"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "model.pt").touch()
-    with pytest.raises(ValueError, match=r"--system at: .* is no folder of several systems"):
-        model_files.find_checkpoint(str(tmp_path), "at")
-    for systems, default in (({"sga": {}, "at": {}}, "at"), ({"sga": {}, "..": {}, "../x": {}}, "../x")):
-        (tmp_path / "translator.json").write_text(json.dumps({"systems": systems, "default": default}))
-        assert model_files.find_checkpoint(str(tmp_path), "sga") == tmp_path / "sga" / "model.pt"
-        if default == "at":
-            assert model_files.find_checkpoint(str(tmp_path)) == tmp_path / "at" / "model.pt"
-            assert model_files.find_checkpoint(str(tmp_path.parent)) == tmp_path / "at" / "model.pt"
-            assert model_files.find_checkpoint(str(tmp_path.parent), "sga") == tmp_path / "sga" / "model.pt"
-    (tmp_path.parent / "model.pt").touch()
-    for asked in ("nat", "..", None):  # None: the default leads out of the folder
-        with pytest.raises(ValueError, match=rf"--system {asked or '../x'}: not in .*; valid: sga$"):
-            model_files.find_checkpoint(str(tmp_path), asked)
-    (tmp_path / "translator.json").write_text('{"systems": 2}')
+        (folder / name).mkdir(parents=True)
+        (folder / name / "model.pt").touch()
+    with pytest.raises(ValueError, match="--system at: "):  # without an index
+        model_files.find_checkpoint(str(folder), "at")
+    index = {"systems": {"sga": {}, "at": {}}, "default": "at"}
+    (folder / "translator.json").write_text(json.dumps(index))
+    for model in (folder, tmp_path):
+        assert model_files.find_checkpoint(str(model)) == folder / "at" / "model.pt"
+        assert model_files.find_checkpoint(str(model), "sga") == folder / "sga" / "model.pt"
+
+
+def test_a_system_outside_the_folder_is_refused(tmp_path):
+    folder = tmp_path / "translator"
+    (folder / "sga").mkdir(parents=True)
+    for outside in (tmp_path, tmp_path / "x"):
+        outside.mkdir(exist_ok=True)
+        (outside / "model.pt").touch()
+    systems = {"sga": {}, "..": {}, "../x": {}}
+    (folder / "translator.json").write_text(json.dumps({"systems": systems, "default": "../x"}))
+    for system, name in (("nat", "nat"), ("..", ".."), (None, "../x")):
+        with pytest.raises(ValueError, match=rf"--system {name}: not in .*; valid: sga$"):
+            model_files.find_checkpoint(str(folder), system)
+    (folder / "translator.json").write_text('{"systems": 2}')
     with pytest.raises(ValueError, match="--system sga: not in .*; valid: none"):
-        model_files.find_checkpoint(str(tmp_path), "sga")
+        model_files.find_checkpoint(str(folder), "sga")
 
 
-def test_options_of_the_search_beside_a_checkpoint(tmp_path):
+def test_search_options_beside_a_checkpoint_are_read(tmp_path):
     assert model_files.read_search_options(tmp_path) == []
     file = tmp_path / "search.json"
     file.write_text(json.dumps({"beam": 5, "max-len-a": 1.2, "truncate-source": True}))
-    assert model_files.read_search_options(tmp_path) == ["--beam", "5", "--max-len-a", "1.2", "--truncate-source"]
-    for other in ({"user-dir": "x"}, {"beam": "5"}, {"path": 1}, {"lenpen": float("nan")}):
-        file.write_text(json.dumps(other))
-        with pytest.raises(ValueError, match=r"search\.json: .*; valid: numbers of beam, "):
+    options = model_files.read_search_options(tmp_path)
+    assert options == ["--beam", "5", "--max-len-a", "1.2", "--truncate-source"]
+    for content in ({"user-dir": "x"}, {"beam": "5"}, {"path": 1}, {"lenpen": float("nan")}):
+        file.write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=r"search\.json: .*; valid: "):
             model_files.read_search_options(tmp_path)

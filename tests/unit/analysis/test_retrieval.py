@@ -1,4 +1,4 @@
-"""Retrieval, mining and their paired test equal loops; layer and threshold come from the development set; refusals."""
+"""Test retrieval, mining and their paired test: equality with loops, choices, bad input."""
 
 import itertools
 import json
@@ -7,34 +7,43 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.analysis import bucc
-from fairseq_plugins.analysis import retrieval as room
-from fairseq_plugins.analysis import retrieval_comparison as comparison
-from fairseq_plugins.analysis.bucc import Mined, best_threshold, mine, quality, read_gold, read_sentences
+from fairseq_plugins.analysis import retrieval
+from fairseq_plugins.analysis.bucc import (
+    Mined,
+    best_threshold,
+    mine,
+    quality,
+    read_gold,
+    read_sentences,
+)
 from fairseq_plugins.analysis.retrieval import Result, best_layer
+from fairseq_plugins.analysis.retrieval_comparison import randomisation
 from fairseq_plugins.ops.neighbours import best_matches
 from fairseq_plugins.understanding.encoder import load_text_encoder
 from tests import nlu_builders
 from tests.unit.analysis import commands
-from tests.unit.analysis.commands import refused
+from tests.unit.analysis.commands import read_cells, read_refusal, write_lines
 
 COUNT = 30
+COMMON = ["--cpu", "--sentencepiece", "none"]
 
 
-def lines(seed, count=COUNT):
+def make_rows(seed, count=COUNT):
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(0, 20, (count, 5), generator=generator).tolist()
 
 
-def translated(rows):
+def translate(rows):
     return [[(row[0] + 1) % 20, *row[1:]] for row in rows]
 
 
-def written(path, rows, ids=""):
-    starts = [f"{ids}-{number}\t" if ids else "" for number in range(len(rows))]
-    text = "".join(start + " ".join(f"p{piece}" for piece in row) + "\n" for start, row in zip(starts, rows))
-    path.write_text(text, encoding="utf-8")
-    return path
+def write_rows(path, rows, language=""):
+    """Write a text; with a ``language``, its lines begin with ids as in BUCC."""
+    lines = []
+    for number, row in enumerate(rows):
+        start = f"{language}-{number}\t" if language else ""
+        lines.append(start + " ".join(f"p{piece}" for piece in row))
+    return write_lines(path, *lines)
 
 
 @pytest.fixture(scope="module")
@@ -42,221 +51,250 @@ def model(tmp_path_factory):
     return nlu_builders.write_any("xlmr", tmp_path_factory.mktemp("model") / "xlmr")[0]
 
 
+@pytest.fixture
+def pair(tmp_path):
+    """Write a text and its translation."""
+    source = make_rows(1)
+    target = translate(source)
+    return write_rows(tmp_path / "x.de", source), write_rows(tmp_path / "x.en", target)
+
+
+@torch.no_grad()
 def layer_means(model, rows, layer):
     encoder = load_text_encoder(model)
-    with torch.no_grad():
-        found = [encoder(torch.tensor([[0, *(4 + piece for piece in row), 2]]))[layer][0].mean(0) for row in rows]
-    return torch.stack(found)
+    tokens = [torch.tensor([[0, *(4 + piece for piece in row), 2]]) for row in rows]
+    return torch.stack([encoder(row)[layer][0].mean(0) for row in tokens])
 
 
 def run(path, *line):
     return commands.run("retrieval", path / "x.json", *line)
 
 
-def test_tatoeba_equals_a_loop_in_every_layer(model, tmp_path, capsys):
-    source = lines(1)
-    target = translated(source)
-    paths = written(tmp_path / "x.de", source), written(tmp_path / "x.en", target)
-    line = [
-        "tatoeba",
-        model,
-        *"--cpu --sentencepiece none --directions both --max-tokens 40 --pair de-en".split(),
-        *paths,
-    ]
+def test_tatoeba_equals_a_loop_in_every_layer(model, pair, tmp_path, capsys):
+    options = "--directions both --max-tokens 40 --pair de-en".split()
+    line = ["tatoeba", model, *COMMON, *options, *pair]
     content = run(tmp_path, *line)
-    assert content["layer"] is None and content["found"] == {}, "nothing was given to choose one by"
+    assert content["layer"] is None and content["found"] == {}, "no development pair chooses one"
     assert [row["layer"] for row in content["rows"]] == [0, 1, 2]
-    shown = capsys.readouterr().out
+    out = capsys.readouterr().out
+    source = make_rows(1)
     for row in content["rows"]:
-        x, y = (layer_means(model, rows, row["layer"]) for rows in (source, target))
-        scores = [[float(a @ b / (a.norm() * b.norm())) for b in y] for a in x]
-        both = scores, list(zip(*scores))
-        signs = [[one.index(max(one)) == number for number, one in enumerate(side)] for side in both]
-        shares = [sum(side) / COUNT for side in signs]
-        assert [row["forward"], row["backward"], row["mean"]] == pytest.approx([*shares, sum(shares) / 2])
-        assert 0.3 < row["mean"] < 1, "the test must be able to see a difference"
-        assert f"{shares[0]:.1%} / {shares[1]:.1%}" in shown
+        x, y = (layer_means(model, rows, row["layer"]) for rows in (source, translate(source)))
+        forward = [[float(a @ b / (a.norm() * b.norm())) for b in y] for a in x]
+        backward = list(zip(*forward))
+        hits = [
+            [scores.index(max(scores)) == number for number, scores in enumerate(matrix)]
+            for matrix in (forward, backward)
+        ]
+        shares = [sum(direction) / COUNT for direction in hits]
+        mean = sum(shares) / 2
+        numbers = [row["forward"], row["backward"], row["mean"]]
+        assert numbers == pytest.approx([*shares, mean])
+        assert 0.3 < mean < 1, "the test must be able to see a difference"
+        assert f"{shares[0]:.1%} / {shares[1]:.1%}" in out
         single = run(tmp_path, *line, "--layer", row["layer"])
         assert single["rows"] == [row] and single["layer"] == row["layer"]
-        assert single["found"]["de-en"] == ["".join(str(int(one)) for one in side) for side in signs]
+        signs = ["".join(str(int(hit)) for hit in direction) for direction in hits]
+        assert single["found"]["de-en"] == signs
 
 
-def test_the_default_is_xtremes(model, tmp_path, capsys):
-    """Cosine, and the first language looks for the second: said beside the figure, and the other direction is not there."""
-    source = lines(1)
-    paths = written(tmp_path / "x.de", source), written(tmp_path / "x.en", translated(source))
-    line = ["tatoeba", model, *"--cpu --sentencepiece none --layer 1 --subsets --pair de-en".split(), *paths]
+def test_the_default_is_xtremes(model, pair, tmp_path, capsys):
+    """XTREME ranks by cosine, and only the first language looks for the second."""
+    line = ["tatoeba", model, *COMMON, "--layer", "1", "--subsets", "--pair", "de-en", *pair]
     content = run(tmp_path, *line)
-    shown = capsys.readouterr().out
-    both = run(tmp_path, *line, "--score", "cosine", "--directions", "both")
+    out = capsys.readouterr().out
+    explicit = run(tmp_path, *line, "--score", "cosine", "--directions", "both")
     assert (content["score"], content["directions"]) == ("cosine", "forward")
-    assert content["rows"] == [{key: both["rows"][0][key] for key in ("pair", "layer", "sentences", "forward")}]
-    assert both["rows"][0]["forward"] != both["rows"][0]["backward"], "the test must be able to see a difference"
-    assert content["found"]["de-en"] == both["found"]["de-en"][:1]
-    assert ", cosine, first → second language" in shown and "←" not in shown and "_mean" not in shown
-    assert f'{{"test.de-en_forward": {round(100 * content["rows"][0]["forward"], 2)}}}' in shown
-    gold = commands.written(tmp_path / "gold", "de-0\ten-0")
-    named = written(tmp_path / "n", source, "de"), written(tmp_path / "m", translated(source), "en")
-    mining = ["bucc", model, *"--cpu --sentencepiece none --layer 1 --dev de-en".split(), *named, gold]
-    assert run(tmp_path, *mining)["score"] == "cosine" and ", cosine\n" in capsys.readouterr().out
+    (row,), (expected,) = content["rows"], explicit["rows"]
+    assert row == {key: expected[key] for key in ("pair", "layer", "sentences", "forward")}
+    assert expected["forward"] != expected["backward"], "the directions must differ"
+    assert content["found"]["de-en"] == explicit["found"]["de-en"][:1]
+    assert ", cosine, first → second language" in out and "←" not in out and "_mean" not in out
+    assert f'{{"test.de-en_forward": {round(100 * row["forward"], 2)}}}' in out
 
 
 def test_the_layer_is_chosen_on_the_development_pairs(monkeypatch, tmp_path, capsys):
-    def found(pair, means):
-        scores = [{"sentences": 4, "forward": mean, "backward": mean, "mean": mean} for mean in means]
-        return [Result(pair, layer, one) for layer, one in enumerate(scores)]
+    def make_results(pair, means):
+        names = ("forward", "backward", "mean")
+        scores = [{"sentences": 4, **dict.fromkeys(names, mean)} for mean in means]
+        return [Result(pair, layer, numbers) for layer, numbers in enumerate(scores)]
 
-    dev = [*found("de-en", [0.1, 0.9, 0.2]), *found("fr-en", [1.0, 0.3, 0.2])]
-    results = {"dev-pair": dev, "pair": found("de-en", [0.1, 0.5, 0.8])}
-    monkeypatch.setattr(room, "Searcher", lambda args, folder: None)
-    monkeypatch.setattr(room, "tatoeba", lambda search, pairs, title: results[title])
-    file = commands.written(tmp_path / "file")
-    line = f"--pair de-en {file} {file} --dev-pair de-en {file} {file} --subsets --directions both".split()
-    content = run(tmp_path, "tatoeba", file, *line)
+    dev_pairs = [*make_results("de-en", [0.1, 0.9, 0.2]), *make_results("fr-en", [1.0, 0.3, 0.2])]
+    results = {"dev-pair": dev_pairs, "pair": make_results("de-en", [0.1, 0.5, 0.8])}
+    monkeypatch.setattr(retrieval, "Searcher", lambda args, folder: None)
+    monkeypatch.setattr(retrieval, "tatoeba", lambda search, pairs, title: results[title])
+    file = write_lines(tmp_path / "file")
+    pairs = ["--pair", "de-en", file, file, "--dev-pair", "de-en", file, file]
+    content = run(tmp_path, "tatoeba", file, *pairs, "--subsets", "--directions", "both")
     assert content["layer"] == 1
-    assert [row["mean"] for row in content["rows"]] == [0.1, 0.5, 0.8], "what is reported is the test pairs'"
-    last = capsys.readouterr().out.split("layer ")[-1]
-    assert last.strip().splitlines()[-1].startswith("| test.de-en | {") and '"test.de-en_mean": 50.0}' in last
-    assert last.count(" 50.0% |") == 2 * 3, "of the pair, and the average"
-    assert best_layer([Result("a", 0, {"f1": 0.9}), Result("a", 1, {"f1": 0.9})], "f1") == 0, "the lowest of equal ones"
+    assert [row["mean"] for row in content["rows"]] == [0.1, 0.5, 0.8], "scores of the test pairs"
+    table = capsys.readouterr().out.split("layer ")[-1]
+    assert '"test.de-en_mean": 50.0}' in table
+    assert table.count(" 50.0% |") == 2 * 3, "of the pair, and the average"
+    equal = [Result("a", layer, {"f1": 0.9}) for layer in (0, 1)]
+    assert best_layer(equal, "f1") == 0
 
 
 def test_bucc_takes_its_threshold_from_the_development_set(model, tmp_path):
-    """Half of the sentences have a translation, the others are strangers."""
+    """Half of the sentences have a translation."""
+    half = COUNT // 2
+    gold_pairs = {(number, number) for number in range(half)}
+    gold = write_lines(tmp_path / "gold", *(f"de-{n}\ten-{n}" for n in range(half)))
     files, mined = [], {}
-    gold_pairs = {(number, number) for number in range(COUNT // 2)}
-    gold = commands.written(tmp_path / "gold", *(f"de-{number}\ten-{number}" for number in range(COUNT // 2)))
     for split, seed in (("dev", 1), ("test", 5)):
-        source = lines(seed)
-        target = [*translated(source)[: COUNT // 2], *lines(seed + 1, COUNT // 2)]
-        paths = written(tmp_path / f"{split}.de", source, "de"), written(tmp_path / f"{split}.en", target, "en")
-        files += [f"--{split}", "de-en", *paths, gold]
-        sides = (layer_means(model, rows, 1) for rows in (source, target))
-        mined[split] = bucc.mine(best_matches(*sides, "margin", 4))
-    line = ["bucc", model, "--cpu", "--sentencepiece", "none", "--layer", 1, "--score", "margin", *files]
-    (row,) = run(tmp_path, *line)["rows"]
-    threshold = bucc.best_threshold(mined["dev"], gold_pairs)
+        source = make_rows(seed)
+        target = [*translate(source)[:half], *make_rows(seed + 1, half)]
+        texts = [
+            write_rows(tmp_path / f"{split}.{language}", rows, language)
+            for language, rows in (("de", source), ("en", target))
+        ]
+        files += [f"--{split}", "de-en", *texts, gold]
+        vectors = (layer_means(model, rows, 1) for rows in (source, target))
+        mined[split] = mine(best_matches(*vectors, "margin", 4))
+    line = ["bucc", model, *COMMON, "--layer", 1, *files]
+    (row,) = run(tmp_path, *line, "--score", "margin")["rows"]
+    threshold = best_threshold(mined["dev"], gold_pairs)
     assert row["threshold"] == pytest.approx(threshold, rel=1e-4)
-    assert row["dev_f1"] == pytest.approx(bucc.quality(mined["dev"], gold_pairs, threshold).f1)
-    expected = bucc.quality(mined["test"], gold_pairs, threshold)
+    assert row["dev_f1"] == pytest.approx(quality(mined["dev"], gold_pairs, threshold).f1)
+    expected = quality(mined["test"], gold_pairs, threshold)
     assert (row["precision"], row["recall"], row["f1"]) == pytest.approx(expected)
-    assert bucc.best_threshold(mined["test"], gold_pairs) != pytest.approx(threshold), "not the test set's own"
+    assert best_threshold(mined["test"], gold_pairs) != pytest.approx(threshold)
+    assert run(tmp_path, *line)["score"] == "cosine"
 
 
-def test_bad_command_lines(model, tmp_path, capsys):
-    one, other = written(tmp_path / "a", lines(1)), written(tmp_path / "b", lines(2, 9))
-    gold = commands.written(tmp_path / "gold", "de-0\ten-0")
-    named = written(tmp_path / "n", lines(1), "de"), written(tmp_path / "m", lines(2), "en")
-    common = ["--cpu", "--sentencepiece", "none"]
-    pair, mining = ["tatoeba", model, *common, "--pair", "de-en"], ["bucc", model, *common, "--dev", "de-en"]
+def test_bad_input_is_refused(model, tmp_path, capsys):
+    text, shorter = (write_rows(tmp_path / str(n), make_rows(n, n)) for n in (30, 9))
+    gold = write_lines(tmp_path / "gold", "de-0\ten-0")
+    de, en = (write_rows(tmp_path / name, make_rows(1), name) for name in ("de", "en"))
+    tatoeba, bucc = ["tatoeba", model, *COMMON, "--pair"], ["bucc", model, *COMMON, "--dev"]
     for line, message in (
-        ([*pair[:-1], "deen", one, one], "pair deen: valid: two languages, as deu-eng"),
-        ([*pair, one, other], "--pair de-en: the texts need equal numbers of lines"),
-        ([*pair, one, one, "--layer", "3"], "--layer 3: valid: 0 (the embedding's output) to 2"),
-        ([*mining, *named, gold, "--test", "fr-en", *named, gold], "--test fr-en: its threshold needs a --dev"),
-        ([*mining, named[1], named[0], gold], "no sentence has the id de-0"),
+        ([*tatoeba, "deen", text, text], "pair deen"),
+        ([*tatoeba, "de-en", text, shorter], "--pair de-en: the texts need equal numbers of lines"),
+        ([*tatoeba, "de-en", text, text, "--layer", "3"], "--layer 3: valid: 0"),
+        ([*bucc, "de-en", de, en, gold, "--test", "fr-en", de, en, gold], "--test fr-en: "),
+        ([*bucc, "de-en", en, de, gold], "no sentence has the id de-0"),
     ):
-        assert message in refused(capsys, "retrieval", *line), line
+        assert message in read_refusal(capsys, "retrieval", *line), line
 
 
 def test_mining_equals_a_loop_over_all_candidates():
     generator = torch.Generator().manual_seed(1)
     x, y = (torch.randn(count, 5, generator=generator) + 1.0 for count in (12, 10))
-    found = best_matches(x, y, "cosine")
-    candidates = {(float(s), i, int(j)) for i, (j, s) in enumerate(zip(found.forward, found.forward_scores))}
-    candidates |= {(float(s), int(i), j) for j, (i, s) in enumerate(zip(found.backward, found.backward_scores))}
+    matches = best_matches(x, y, "cosine")
+    candidates = set()
+    for row, (column, score) in enumerate(zip(matches.forward, matches.forward_scores)):
+        candidates.add((float(score), row, int(column)))
+    for column, (row, score) in enumerate(zip(matches.backward, matches.backward_scores)):
+        candidates.add((float(score), int(row), column))
     expected = []
     while candidates:
-        _, i, j = max(candidates)
-        expected.append((i, j))
-        candidates = {one for one in candidates if one[1] != i and one[2] != j}
-    assert [(one.first, one.second) for one in mine(found)] == expected
+        _, row, column = max(candidates)
+        expected.append((row, column))
+        candidates = {item for item in candidates if item[1] != row and item[2] != column}
+    assert [(pair.first, pair.second) for pair in mine(matches)] == expected
     assert len(expected) > 5
 
 
-def f1_of(kept, gold):
-    right = len({(one.first, one.second) for one in kept} & gold)
-    if not right:
+def compute_f1(mined, gold):
+    hits = len({(pair.first, pair.second) for pair in mined} & gold)
+    if not hits:
         return 0.0
-    precision, recall = right / len(kept), right / len(gold)
+    precision, recall = hits / len(mined), hits / len(gold)
     return 2 * precision * recall / (precision + recall)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_threshold_is_as_good_as_any(seed):
+def test_no_threshold_is_better(seed):
+    """Some of the scores are equal."""
     generator = torch.Generator().manual_seed(seed)
-    scores = sorted((torch.randint(0, 8, (12,), generator=generator) / 8).tolist(), reverse=True)  # with equal ones
+    scores = (torch.randint(0, 8, (12,), generator=generator) / 8).tolist()
+    scores.sort(reverse=True)
     mined = [Mined(score, number, number) for number, score in enumerate(scores)]
     gold = {(number, number) for number in range(0, 12, 2)} | {(20, 20)}
+    f1_by_limit = [
+        compute_f1([pair for pair in mined if pair.score >= limit], gold) for limit in set(scores)
+    ]
     threshold = best_threshold(mined, gold)
-    every = [f1_of([one for one in mined if one.score >= limit], gold) for limit in sorted(set(scores))]
-    assert quality(mined, gold, threshold).f1 == pytest.approx(max(every))
+    assert quality(mined, gold, threshold).f1 == pytest.approx(max(f1_by_limit))
 
 
-def test_the_threshold_lies_between_the_last_kept_and_the_first_left():
-    for scores, expected in (
-        ([(0.9, True), (0.7, True), (0.3, False)], 0.5),  # halfway
-        ([(0.9, True), (0.8, False), (0.7, False), (0.6, True)], 0.85),  # 1 of 1 is as good as 2 of 4: the highest
-        ([(0.9, True), (0.5, True), (0.5, False), (0.5, False), (0.5, False)], 0.7),  # 0.5 would keep all five
-    ):
-        mined = [Mined(score, number, number + (not right)) for number, (score, right) in enumerate(scores)]
-        gold = {(number, number) for number, (_, right) in enumerate(scores) if right}
-        assert best_threshold(mined, gold) == pytest.approx(expected)
+@pytest.mark.cases(
+    "scores expected",
+    ([(0.9, True), (0.7, True), (0.3, False)], 0.5),  # halfway
+    # 1 of 1 is as good as 2 of 4: the highest
+    ([(0.9, True), (0.8, False), (0.7, False), (0.6, True)], 0.85),
+    # 0.5 would accept all five
+    ([(0.9, True), (0.5, True), (0.5, False), (0.5, False), (0.5, False)], 0.7),
+)
+def test_the_threshold_lies_between_accepted_and_rejected_scores(scores, expected):
+    mined = [
+        Mined(score, number, number + (not is_gold))
+        for number, (score, is_gold) in enumerate(scores)
+    ]
+    gold = {(number, number) for number, (_, is_gold) in enumerate(scores) if is_gold}
+    assert best_threshold(mined, gold) == pytest.approx(expected)
 
 
 def test_bucc_files(tmp_path):
-    path = commands.written(tmp_path / "x", "de-1\tEin Satz\twith a tab", "de-2\tZwei")
+    path = write_lines(tmp_path / "x", "de-1\tEin Satz\twith a tab", "de-2\tZwei")
     assert read_sentences(path) == {"de-1": "Ein Satz\twith a tab", "de-2": "Zwei"}
     assert list(read_sentences(path, limit=1)) == ["de-1"]
-    gold = commands.written(tmp_path / "gold", "de-2\ten-7", "de-3\ten-7")
-    assert read_gold(gold, ["de-1", "de-2"], ["en-9", "en-7"], skip_unknown=True) == {(1, 1)}
-    for lines, read, message in (
-        (["de-1\tA", "de-2 B"], read_sentences, "x, line 2: 'de-2 B'; valid: id<TAB>sentence"),
-        (["q\tq"], lambda path: read_gold(path, ["a"], ["x"], skip_unknown=True), "no pair of sentences"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            read(commands.written(tmp_path / "x", *lines))
+    gold = write_lines(tmp_path / "gold", "de-2\ten-7", "de-3\ten-7")
+    pairs = read_gold(gold, ["de-1", "de-2"], ["en-9", "en-7"], skip_unknown=True)
+    assert pairs == {(1, 1)}
+    with pytest.raises(ValueError, match="no pair of sentences"):
+        read_gold(gold, ["a"], ["x"], skip_unknown=True)
+    bad = write_lines(tmp_path / "bad", "de-1\tA", "de-2 B")
+    with pytest.raises(ValueError, match="bad, line 2: 'de-2 B'"):
+        read_sentences(bad)
 
 
-def written_found(path, found, layer=3):
-    path.write_text(json.dumps({"layer": layer, "found": found}), encoding="utf-8")
+def write_hits(path, hits, layer=3):
+    path.write_text(json.dumps({"layer": layer, "found": hits}), encoding="utf-8")
     return path
 
 
-def exact(differences):
-    """Share of all assignments whose sum is as large."""
-    every = itertools.product((1, -1), repeat=len(differences))
-    sums = [abs(sum(sign * each for sign, each in zip(signs, differences))) for signs in every]
-    return sum(one >= abs(sum(differences)) - 1e-9 for one in sums) / len(sums)
+def compute_p(differences):
+    """Return the share of all assignments of signs whose sum is as large."""
+    sums = [
+        abs(sum(sign * difference for sign, difference in zip(signs, differences)))
+        for signs in itertools.product((1, -1), repeat=len(differences))
+    ]
+    return sum(total >= abs(sum(differences)) - 1e-9 for total in sums) / len(sums)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 4])
 def test_p_is_the_share_of_all_assignments(seed):
     differences = np.random.default_rng(seed).integers(-1, 3, 11) / 2
-    expected = exact(differences.tolist())
+    expected = compute_p(differences.tolist())
     assert 0.005 < expected < 0.9, "the test must be able to see a difference"
-    assert comparison.randomisation(differences, 20_000, 1) == pytest.approx(expected, abs=0.015)
+    assert randomisation(differences, 20_000, 1) == pytest.approx(expected, abs=0.015)
 
 
 def test_a_comparison_by_hand(tmp_path, capsys):
-    """Sentences of all pairs count alike, and both directions half."""
-    first = written_found(tmp_path / "a.json", {"de-en": ["1101", "1001"], "fr-en": ["11", "11"]})
-    other = written_found(tmp_path / "b.json", {"fr-en": ["10", "10"], "de-en": ["0001", "1001"]}, layer=2)
-    (found,) = commands.run("retrieval-comparison", tmp_path / "x.json", first, other)["comparisons"]
-    assert (found.pop("first"), found.pop("than")) == ("a.json", "b.json")
-    assert found.pop("p") == pytest.approx(exact([0.5, 0.5, 0, 0, 0, 1]), abs=0.02)
-    assert found == pytest.approx({"ours": 100 * 4.5 / 6, "theirs": 100 * 2.5 / 6, "difference": 100 * 2 / 6})
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(("| a", "| b"))]
-    assert rows[0][1:12:2] == ["a.json", "3", "62.5", "100.0", "75.0", "|"]
-    assert rows[1][1:12:2] == ["b.json", "2", "37.5", "50.0", "41.7", "+33.3"]
+    """Sentences of all pairs count alike; each direction counts half."""
+    first = write_hits(tmp_path / "a.json", {"de-en": ["1101", "1001"], "fr-en": ["11", "11"]})
+    hits = {"fr-en": ["10", "10"], "de-en": ["0001", "1001"]}
+    second = write_hits(tmp_path / "b.json", hits, layer=2)
+    content = commands.run("retrieval-comparison", tmp_path / "x.json", first, second)
+    (row,) = content["comparisons"]
+    assert (row.pop("first"), row.pop("than")) == ("a.json", "b.json")
+    assert row.pop("p") == pytest.approx(compute_p([0.5, 0.5, 0, 0, 0, 1]), abs=0.02)
+    ours, theirs = 100 * 4.5 / 6, 100 * 2.5 / 6
+    assert row == pytest.approx({"ours": ours, "theirs": theirs, "difference": ours - theirs})
+    out = capsys.readouterr().out
+    assert read_cells(out, "a")[0][:5] == ["a.json", "3", "62.5", "100.0", "75.0"]
+    cells = read_cells(out, "b")[0]
+    assert cells[:5] == ["b.json", "2", "37.5", "50.0", "41.7"] and "+33.3" in cells[5]
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
-    first = written_found(tmp_path / "a.json", {"de-en": ["1101", "1001"]})
-    for other, message in (
-        ({"de-en": ["110", "100"]}, "b.json: the files need the same pairs with as many sentences"),
+def test_files_that_cannot_be_compared_are_refused(tmp_path, capsys):
+    first = write_hits(tmp_path / "a.json", {"de-en": ["1101", "1001"]})
+    for hits, message in (
+        ({"de-en": ["110", "100"]}, "b.json: the files need the same pairs"),
         ({"fr-en": ["1101", "1001"]}, "the files need the same pairs"),
         ({"de-en": ["1x", "11"]}, "valid: a file that retrieval tatoeba --json wrote"),
     ):
-        assert message in refused(capsys, "retrieval-comparison", first, written_found(tmp_path / "b.json", other))
-    assert "is there twice" in refused(capsys, "retrieval-comparison", first, first)
+        second = write_hits(tmp_path / "b.json", hits)
+        assert message in read_refusal(capsys, "retrieval-comparison", first, second)
+    assert "is there twice" in read_refusal(capsys, "retrieval-comparison", first, first)

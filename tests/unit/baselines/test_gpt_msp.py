@@ -1,4 +1,4 @@
-"""gpt_msp: caches and beams, padding, trained parameters, checkpoints, options, bad files."""
+"""Test gpt_msp: beams, padding, trained parameters, checkpoints, rows, options, bad input."""
 
 from types import SimpleNamespace
 
@@ -39,8 +39,8 @@ def score(model, source, tokens):
     return float(F.log_softmax(logits[0], -1).gather(1, tokens[:, None]).sum())
 
 
-def test_beams_keep_their_caches(model, device):
-    """Scores by reordered caches are those of full passes over the hypotheses, row by row."""
+def test_beam_search_scores_equal_full_decoding(model, device):
+    """Reordered caches give the scores of full passes over the hypotheses."""
     symbols = gpt_builders.dictionary()
     options = {"beam_size": 4, "max_len_b": 8, "normalize_scores": False}
     generator = SequenceGenerator([model], symbols, **options)
@@ -56,7 +56,7 @@ def test_beams_keep_their_caches(model, device):
 
 
 @pytest.mark.parametrize("options", [{"extra": 3}, {"left_pad": True, "extra": 2}], ids=str)
-def test_padding_changes_nothing(model, device, options):
+def test_padding_changes_no_logit(model, device, options):
     data, padded = sample(device)["net_input"], sample(device, **options)["net_input"]
     mask = data["prev_output_tokens"].ne(builders.PAD)
     with torch.no_grad():
@@ -104,46 +104,40 @@ def test_rows_follow_the_dictionary_by_name(folder):
     assert decoder.output_projection.weight is words
 
 
-def build(folder, **options):
-    cfg = GPTMSPConfig(pretrained_gpt=str(folder), **options)
-    return GPTMSPModel.build_model(cfg, gpt_builders.task())
-
-
 @pytest.mark.cases(
     "changes message",
-    ({"prompt_length": 0}, "--prompt-length must be at least 1; got 0"),
-    ({"frozen_dropout": 1.0}, r"--frozen-dropout must lie in \[0, 1\); got 1.0"),
+    ({"prompt_length": 0}, "--prompt-length .* got 0"),
+    ({"frozen_dropout": 1.0}, "--frozen-dropout .* got 1.0"),
     ({"decoder_layers": 7}, r"--decoder-layers 7 \(valid here: 3\)"),
     ({"decoder_attention_heads": 4}, r"--decoder-attention-heads 4 \(valid here: 2\)"),
     ({"max_positions": 99}, r"--max-positions 99 \(valid here: 20\)"),
-    ({"folder": "nowhere"}, "no such file or folder.*--model-overrides"),
+    ({"pretrained_gpt": "nowhere"}, "nowhere: no such file"),
 )
-def test_bad_options(folder, changes, message):
+def test_bad_options_are_refused(folder, changes, message):
+    cfg = GPTMSPConfig(**{"pretrained_gpt": str(folder), **changes})
     with pytest.raises(ValueError, match=message):
-        build(**{"folder": folder, **changes})
+        GPTMSPModel.build_model(cfg, gpt_builders.task())
 
 
-def test_bad_dictionaries_and_sentences(model, folder, tmp_path, device):
+def test_bad_dictionaries_and_sentences_are_refused(model, folder, tmp_path, device):
     with pytest.raises(ValueError, match="--pretrained-gpt is needed"):
         GPTMSPModel.build_model(GPTMSPConfig(), gpt_builders.task())
-    message = "has no row for 2 entries of the data's dictionary: 'p25', 'p26'"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="no row for 2 entries .* 'p25', 'p26'"):
         gpt_builders.msp(folder, pieces=27)
     bare = gpt_builders.write(tmp_path / "bare", pieces=0)
-    with pytest.raises(ValueError, match="bare: nothing beside it tells what its 29 rows mean"):
+    with pytest.raises(ValueError, match="bare: .* 29 rows"):
         gpt_builders.msp(bare)
     source, target = gpt_builders.dictionary(), gpt_builders.dictionary(3)
-    two = SimpleNamespace(source_dictionary=source, target_dictionary=target)
-    with pytest.raises(ValueError, match="need the same dictionary"):
-        GPTMSPModel.build_model(GPTMSPConfig(pretrained_gpt=str(folder)), two)
-    message = "input of 21 tokens is longer than the language model's 20 positions"
-    with pytest.raises(ValueError, match=message):
+    task = SimpleNamespace(source_dictionary=source, target_dictionary=target)
+    with pytest.raises(ValueError, match="same dictionary"):
+        GPTMSPModel.build_model(GPTMSPConfig(pretrained_gpt=str(folder)), task)
+    with pytest.raises(ValueError, match="21 tokens .* 20 positions"):
         model.encoder(torch.full((1, gpt_builders.POSITIONS + 1), 5, device=device))
-    with pytest.raises(ValueError, match="1 of the 1 source sentences of a batch are empty"):
+    with pytest.raises(ValueError, match="1 of the 1 source sentences"):
         model.encoder(torch.tensor([[builders.PAD, builders.EOS]], device=device))
 
 
-def build_both(arch, folder):
+def build_both_ways(arch, folder):
     task, options = gpt_builders.task(), {"pretrained_gpt": str(folder)}
     return builders.built_both_ways(arch, "translation", task, **options)
 
@@ -151,11 +145,11 @@ def build_both(arch, folder):
 def test_architectures_are_the_same_from_argparse_and_from_hydra(folder):
     """The paper's mGPT has 19M trained parameters: 3 stages, keys and values, 3 scales."""
     for arch, length in (("gpt_msp", 128), ("gpt_msp_tiny", 32)):
-        model = build_both(arch, folder)
+        model = build_both_ways(arch, folder)
         assert model.decoder.decoding.key.shape == (3, length, 16)
     message = r"--decoder-layers 24 \(valid here: 3\), --decoder-embed-dim 1024"
     with pytest.raises(ValueError, match=message):
-        build_both("gpt_msp_mgpt", folder)
+        build_both_ways("gpt_msp_mgpt", folder)
     sizes = ARCHITECTURES["gpt_msp_mgpt"]
     prompts = sizes["decoder_layers"] * sizes["prompt_length"] * sizes["decoder_embed_dim"]
     assert 3 * (2 * prompts + 1) == 18_874_371

@@ -1,4 +1,4 @@
-"""Languages of rows from their language tokens."""
+"""Test the languages of rows, read from their language tokens."""
 
 import pytest
 import torch
@@ -20,16 +20,15 @@ def test_the_first_language_token_counts(tags):
     assert rows.active.int().tolist() == [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]]
 
 
-def test_rows_without_a_language_that_counts(tags):
-    message = "decoder: a sentence has no language token, .*--decoder-langtok"
-    with pytest.raises(ValueError, match=message):
+def test_rows_without_a_language_of_the_adapters_are_refused(tags):
+    with pytest.raises(ValueError, match="no language token.*--decoder-langtok"):
         tags(torch.tensor([[8, 5], [4, 5]]))
-    message = "decoder: language 'en' has no adapters; this model has: fr, de"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="language 'en' has no adapters.*: fr, de"):
         tags(torch.tensor([[8, 5], [9, 5]]))
 
 
-def test_beams_that_a_forced_token_leaves_over_are_no_error(tags):
+def test_beam_search_accepts_rows_without_a_language(tags):
+    """Rows beside a forced token have no language; a batch without any is refused."""
     assert tags(torch.tensor([[2], [2]]), search=True).numbers.tolist() == [NONE, NONE]
     rows = tags(torch.tensor([[2, 8], [2, 4], [2, 9]]), search=True)
     assert rows.numbers.tolist() == [1, NONE, NONE]
@@ -39,8 +38,8 @@ def test_beams_that_a_forced_token_leaves_over_are_no_error(tags):
         tags(torch.tensor([[2, 4], [2, 4]]), search=True)
 
 
-def test_gradients_reach_the_adapters_of_the_rows_alone():
-    """Tongan is among them: its code is the name of a method of modules."""
+def test_gradients_reach_only_the_adapters_of_the_rows():
+    """Tongan's code "to" is the name of a method of modules."""
     current = RowLanguages()
     adapters = LanguageAdapters(["to", "de", "en"], 4, 3, current).to(torch.float32)
     for parameter in adapters.parameters():

@@ -1,4 +1,4 @@
-"""The benchmarks compare equal work: equal losses, forced lengths and passes. No time is asserted."""
+"""Test that benchmarks compare equal work: equal losses, forced lengths and passes."""
 
 import argparse
 
@@ -19,26 +19,22 @@ def test_compared_losses_are_equal(loss, trained):
     case = vocab_losses.Case(options, CPU, trained)
     variants = vocab_losses.variants(loss)
     variants.pop(vocab_losses.WITHOUT_SMOOTHING, None)
-    steps = [case.step(variant) for variant in variants.values()]
-    assert len(steps) == 2
-    torch.testing.assert_close(*steps, rtol=1e-4, atol=1e-5)
+    first, second = (case.step(variant) for variant in variants.values())
+    torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-5)
 
 
-def test_autoregressive_systems_produce_the_length_that_is_asked_for():
-    symbols = build_dictionary(SIZES.vocab)
-    model = build_transformer(SIZES, symbols, 1, CPU)
+def test_outputs_have_the_forced_length_and_passes():
+    dictionary = build_dictionary(SIZES.vocab)
     sample = make_batch(torch.tensor([9, 7]), SIZES.vocab, CPU)
+    transformer = build_transformer(SIZES, dictionary, 1, CPU)
     for beam in (1, 3):
         with torch.no_grad():
-            hypotheses = decoding.decode_autoregressive(model, symbols, beam)(sample, 9)
-        assert [len(sentence[0]["tokens"]) for sentence in hypotheses] == [10, 10], "nine tokens and </s>"
-
-
-def test_sga_does_exactly_the_passes_that_are_asked_for():
-    model, symbols = build_sga(SIZES, CPU), build_dictionary(SIZES.vocab)
-    sample = make_batch(torch.tensor([9, 7]), SIZES.vocab, CPU)
+            decode = decoding.decode_autoregressive(transformer, dictionary, beam)
+            lengths = [len(sentence[0]["tokens"]) for sentence in decode(sample, 9)]
+        assert lengths == [10, 10], "nine tokens and </s>"
+    sga = build_sga(SIZES, CPU)
     for passes in (0, 2):
-        hypotheses = decoding.decode_sga(model, symbols, passes)(sample, 9)
+        hypotheses = decoding.decode_sga(sga, dictionary, passes)(sample, 9)
         assert [sentence[0]["steps"] for sentence in hypotheses] == [passes, passes]
 
 

@@ -1,4 +1,4 @@
-"""Benchmarks that need no trained model and no CTranslate2 run at tiny size. No time is asserted."""
+"""Test the benchmarks that need no trained model and no CTranslate2, at tiny size."""
 
 import gc
 import importlib
@@ -30,7 +30,7 @@ ON_CPU = {
 
 @pytest.fixture
 def few_objects():
-    """Let the collections before each timed call look at the objects of the benchmark alone: seconds less each."""
+    """Hide older objects from the garbage collection before each timed call, to save seconds."""
     gc.freeze()
     yield
     gc.unfreeze()
@@ -39,7 +39,7 @@ def few_objects():
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_objects")
 @pytest.mark.parametrize("name", ON_CPU)
-def test_stores_its_rows_and_prints_their_table(name, tmp_path, monkeypatch, capsys):
+def test_a_benchmark_stores_its_rows_and_prints_their_table(name, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     device = ["--device", "cpu"] if name in ON_GPU else []
     benchmark = importlib.import_module(f"benchmarks.{name}")
@@ -49,20 +49,21 @@ def test_stores_its_rows_and_prints_their_table(name, tmp_path, monkeypatch, cap
     assert "device" not in content["options"]
     assert capsys.readouterr().out == benchmark.render(content) + "\n"
     assert benchmark.render(content) in report.section(name, benchmark)
-    committed = results.PAGE.read_text(encoding="utf-8").partition(f"## {name}\n")[2]
-    assert heads(benchmark.render(content)) == heads(committed.partition("\n## ")[0])
+    page = results.PAGE.read_text(encoding="utf-8").partition(f"## {name}\n")[2]
+    assert list_headings(benchmark.render(content)) == list_headings(page.partition("\n## ")[0])
 
 
-def heads(text):
-    """The headings of the tables in a text, without sizes that an option sets."""
+def list_headings(text):
+    """Return the headings of the tables in a text, without sizes that an option sets."""
     lines = text.split("\n")
-    return [re.sub(r"batch \d+", "batch", line) for line, rule in zip(lines, lines[1:]) if rule.startswith("| ---")]
+    headings = [line for line, rule in zip(lines, lines[1:]) if rule.startswith("| ---")]
+    return [re.sub(r"batch \d+", "batch", line) for line in headings]
 
 
 @pytest.mark.pretend
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ON_GPU)
-def test_runs_on_a_gpu(name, run_cli, repo_root, tmp_path):
+def test_a_benchmark_runs_on_a_gpu(name, run_cli, repo_root, tmp_path):
     path = os.pathsep.join(map(str, (repo_root / "tests" / "pretend" / "start", repo_root)))
     env = {"PYTHONPATH": path, report.FOLDER: str(tmp_path)}
     run_cli(f"benchmarks.{name}", "--device", "cuda", *ON_GPU[name].split(), env=env)
@@ -73,5 +74,6 @@ def test_runs_on_a_gpu(name, run_cli, repo_root, tmp_path):
 def test_the_page_has_every_benchmark_with_results(repo_root):
     files = {path.stem.partition("-")[0] for path in report.RESULTS.glob("*.json")}
     assert files == {*results.BENCHMARKS}
-    modules = {path.stem for path in (repo_root / "benchmarks").glob("*.py") if "report.publish" in path.read_text()}
-    assert modules == {*results.BENCHMARKS}
+    modules = (repo_root / "benchmarks").glob("*.py")
+    published = {path.stem for path in modules if "report.publish" in path.read_text()}
+    assert published == {*results.BENCHMARKS}

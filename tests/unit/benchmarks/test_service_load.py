@@ -1,4 +1,4 @@
-"""The load of the service is small here: every answer is the expected one, also after a kill."""
+"""Test the load of the service at small size: every answer is the expected one."""
 
 import argparse
 
@@ -10,7 +10,8 @@ def test_no_answer_is_lost_or_wrong(tmp_path):
     text = tmp_path / "text.de"
     text.write_text("eins drei\nzwei\ndrei zwei eins\n", encoding="utf-8")
     model = str(write_folder(tmp_path / "model"))
-    rows = service_load.measure(argparse.Namespace(model=model, text=str(text), requests=90, seed=1))
+    options = argparse.Namespace(model=model, text=str(text), requests=90, seed=1)
+    rows = service_load.measure(options)
     assert [row["phase"] for row in rows] == list(service_load.PHASES)
     for row in rows:
         assert (row["answered"], row["wrong_kinds"]) == (90, [])

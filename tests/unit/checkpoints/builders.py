@@ -1,4 +1,4 @@
-"""Tiny masked LMs on disk in every layout, with names written out by hand (independently of the package's tables)."""
+"""Write tiny masked LMs in every layout; the names are not from the package's tables."""
 
 import argparse
 import json
@@ -6,17 +6,18 @@ import json
 import safetensors.torch
 import torch
 
-# Twelve layers: one-digit and two-digit numbers.
-SIZES = dict(vocab_size=23, layers=12, embed_dim=8, ffn_dim=12, heads=2, max_positions=10, padding_idx=1)
+# Twelve layers, so that their numbers have one and two digits.
+SIZES = dict(vocab_size=23, layers=12, embed_dim=8, ffn_dim=12, heads=2)
+SIZES.update(max_positions=10, padding_idx=1, epsilon=1e-5)
 ARGS = dict(arch="xlmr_base", encoder_layers=12, encoder_embed_dim=8, encoder_ffn_embed_dim=12)
 ARGS.update(encoder_attention_heads=2, max_positions=10, activation_fn="gelu")
-CONFIG = dict(model_type="xlm-roberta", hidden_act="gelu", layer_norm_eps=1e-05, vocab_size=23, num_hidden_layers=12)
-CONFIG.update(hidden_size=8, intermediate_size=12, num_attention_heads=2, max_position_embeddings=12)
-CONFIG.update(pad_token_id=1, type_vocab_size=1)
+CONFIG = dict(model_type="xlm-roberta", hidden_act="gelu", layer_norm_eps=1e-05, vocab_size=23)
+CONFIG.update(num_hidden_layers=12, hidden_size=8, intermediate_size=12, num_attention_heads=2)
+CONFIG.update(max_position_embeddings=12, pad_token_id=1, type_vocab_size=1)
 
 
 def masked_lm_tensors(seed=1):
-    """Random tensors in the package's layout (no two alike), without the tied ``lm_head.weight``."""
+    """Draw tensors in the package's layout, no two alike, without the tied ``lm_head.weight``."""
     generator = torch.Generator().manual_seed(seed)
 
     def random(*shape):
@@ -35,13 +36,14 @@ def masked_lm_tensors(seed=1):
         norms += [f"{start}self_attn_layer_norm", f"{start}final_layer_norm"]
         matrices = {f"self_attn.{name}_proj": (8, 8) for name in ("q", "k", "v", "out")}
         for name, shape in {**matrices, "fc1": (12, 8), "fc2": (8, 12)}.items():
-            tensors[f"{start}{name}.weight"], tensors[f"{start}{name}.bias"] = random(*shape), random(shape[0])
+            tensors[f"{start}{name}.weight"] = random(*shape)
+            tensors[f"{start}{name}.bias"] = random(shape[0])
     tensors.update({f"{norm}.{kind}": random(8) for norm in norms for kind in ("weight", "bias")})
     return tensors
 
 
 def current_state(tensors):
-    """State dict of fairseq 0.12."""
+    """Return the state dict of fairseq 0.12."""
     state = {f"encoder.{name}": tensor for name, tensor in tensors.items()}
     state["encoder.lm_head.weight"] = tensors["sentence_encoder.embed_tokens.weight"]
     state["encoder.sentence_encoder.version"] = torch.tensor([3.0])
@@ -49,10 +51,11 @@ def current_state(tensors):
 
 
 def old_state(state):
-    """The same in the layout of fairseq < 0.10: ``decoder.``, ``emb_layer_norm``, ``in_proj_*``."""
+    """Rename a state to the layout of fairseq < 0.10: ``emb_layer_norm``, ``in_proj_*``."""
     old = {}
     for name, tensor in state.items():
-        name = name.replace("encoder.", "decoder.", 1).replace("layernorm_embedding", "emb_layer_norm")
+        name = name.replace("encoder.", "decoder.", 1)
+        name = name.replace("layernorm_embedding", "emb_layer_norm")
         if ".q_proj." in name:
             start, kind = name.split("q_proj.")
             current = start.replace("decoder.", "encoder.", 1)
@@ -64,7 +67,7 @@ def old_state(state):
 
 
 def huggingface_state(tensors, prefix="roberta."):
-    """Names of ``XLMRobertaForMaskedLM``; the token type is zero."""
+    """Return the state of an ``XLMRobertaForMaskedLM`` whose token type is zero."""
     state = {
         "embeddings.word_embeddings.weight": tensors["sentence_encoder.embed_tokens.weight"],
         "embeddings.position_embeddings.weight": tensors["sentence_encoder.embed_positions.weight"],
@@ -72,7 +75,7 @@ def huggingface_state(tensors, prefix="roberta."):
         "embeddings.LayerNorm.weight": tensors["sentence_encoder.layernorm_embedding.weight"],
         "embeddings.LayerNorm.bias": tensors["sentence_encoder.layernorm_embedding.bias"],
     }
-    inside = {
+    modules = {
         "attention.self.query": "self_attn.q_proj",
         "attention.self.key": "self_attn.k_proj",
         "attention.self.value": "self_attn.v_proj",
@@ -83,7 +86,7 @@ def huggingface_state(tensors, prefix="roberta."):
         "output.LayerNorm": "final_layer_norm",
     }
     for layer in range(12):
-        for theirs, ours in inside.items():
+        for theirs, ours in modules.items():
             for kind in ("weight", "bias"):
                 name = f"encoder.layer.{layer}.{theirs}.{kind}"
                 state[name] = tensors[f"sentence_encoder.layers.{layer}.{ours}.{kind}"]
@@ -93,49 +96,57 @@ def huggingface_state(tensors, prefix="roberta."):
 
 
 def write_fairseq(path, state, as_cfg=False, **changes):
-    """A fairseq checkpoint with ``args`` (or ``cfg``); an option changed to None is left out."""
+    """Write a fairseq checkpoint with ``args`` (or ``cfg``); leave out options changed to None."""
     options = {key: value for key, value in {**ARGS, **changes}.items() if value is not None}
-    saved = {"model": state, "optimizer_history": [{"num_updates": 3}], "extra_state": {"epoch": 1}}
+    entries = {"optimizer_history": [{"num_updates": 3}], "extra_state": {"epoch": 1}}
     if as_cfg:
-        saved.update(args=None, cfg={"model": {"_name": "xlmr_base", **options}, "task": {"_name": "masked_lm"}})
+        cfg = {"model": {"_name": "xlmr_base", **options}, "task": {"_name": "masked_lm"}}
+        entries.update(args=None, cfg=cfg)
     else:
-        saved["args"] = argparse.Namespace(**options)
-    torch.save(saved, path)
+        entries["args"] = argparse.Namespace(**options)
+    torch.save({"model": state, **entries}, path)
     return path
 
 
 def write_huggingface(folder, state, pickled=False, **changes):
-    """A Hugging Face folder; an entry of the configuration changed to None is left out."""
+    """Write a Hugging Face folder; leave out entries of the configuration changed to None."""
     folder.mkdir(exist_ok=True)
     config = {key: value for key, value in {**CONFIG, **changes}.items() if value is not None}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     if pickled:
         torch.save(state, folder / "pytorch_model.bin")
     else:
-        safetensors.torch.save_file(
-            {name: tensor.clone() for name, tensor in state.items()}, folder / "model.safetensors"
-        )
+        copies = {name: tensor.clone() for name, tensor in state.items()}
+        safetensors.torch.save_file(copies, folder / "model.safetensors")
     return folder
 
 
+def edit_checkpoint(path, edit):
+    """Edit the content of a pickled checkpoint; return its path."""
+    content = torch.load(path, weights_only=False)
+    edit(content)
+    torch.save(content, path)
+    return path
+
+
 def put(name, *shape):
-    """An edit of a state: a tensor of ones with that name."""
+    """Return an edit of a state that adds a tensor of ones."""
     return lambda state: state.update({name: torch.ones(*shape)})
 
 
 def without(text):
-    """An edit of a state: no tensor with that text in its name."""
+    """Return an edit of a state that removes the tensors with a text in their names."""
     return lambda state: [state.pop(name) for name in list(state) if text in name]
 
 
 def edited(state, change):
-    """A changed copy."""
+    """Return a changed copy of a state."""
     copy = dict(state)
     change(copy)
     return copy
 
 
 def assert_same(actual, expected):
-    """Same names, and bit-equal tensors."""
+    """Assert that two states have the same names and bit-equal tensors."""
     assert set(actual) == set(expected)
     assert [name for name in expected if not torch.equal(actual[name], expected[name])] == []

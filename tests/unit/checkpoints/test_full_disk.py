@@ -1,6 +1,6 @@
-"""Commands that write checkpoints on a full disk: the file and the reason are named, nothing of the attempt stays.
+"""Test commands that write checkpoints on a full disk: they name the file and leave no part of it.
 
-A limit on the size of files takes the place of the disk: the system refuses the write in the same way.
+A limit on the size of files stands in for the disk: the system refuses the write in the same way.
 """
 
 import contextlib
@@ -18,11 +18,12 @@ from tests.unit.checkpoints.builders import SIZES, masked_lm_tensors
 
 LIMIT = 2000
 STATE = {"args": None, "cfg": {"model": {}}, "model": {"w": torch.arange(10_000.0)}}
+EXPORT = ["export", "--format", "safetensors"]
 
 
 @contextlib.contextmanager
 def full_disk():
-    """No file grows beyond LIMIT bytes."""
+    """Let no file grow beyond LIMIT bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, before[1]))
     try:
@@ -33,37 +34,42 @@ def full_disk():
 
 def cut(folder, **config):
     state = STATE["model"] if config else STATE
-    cut_checkpoint.write_checkpoint(
-        cut_checkpoint.OpenCheckpoint(folder / "1.pt", dict(state), config=config), folder / "out"
-    )
+    checkpoint = cut_checkpoint.OpenCheckpoint(folder / "1.pt", dict(state), config=config)
+    cut_checkpoint.write_checkpoint(checkpoint, folder / "out")
 
 
-# What writes; the file it writes to.
-REFUSED_BEFORE = ("model.safetensors", "imported.pt")  # the command replaces nothing
+def write_lm(folder):
+    write_masked_lm(folder / "out", SIZES, masked_lm_tensors(), torch.float32)
+
+
+REPLACES_NOTHING = ("model.safetensors", "imported.pt")
 WRITERS = {
-    "average.pt": lambda at: main(["average", "--inputs", f"{at}/1.pt", "--output", f"{at}/out/average.pt"]),
-    "model.safetensors": lambda at: main(["export", "--format", "safetensors", f"{at}/1.pt", f"{at}/out"]),
+    "average.pt": lambda at: main(
+        f"average --inputs {at}/1.pt --output {at}/out/average.pt".split()
+    ),
+    "model.safetensors": lambda at: main([*EXPORT, f"{at}/1.pt", f"{at}/out"]),
     "imported.pt": lambda at: main(["import", f"{at}/exported", f"{at}/out/imported.pt"]),
     "1.pt": cut,
     "cut/model.safetensors": lambda at: cut(at, vocab_size=7),
-    "lm/model.safetensors": lambda at: write_masked_lm(at / "out", SIZES, masked_lm_tensors(), torch.float32),
+    "lm/model.safetensors": write_lm,
 }
+"""File in the folder ``out`` -> function that writes it."""
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_full_disk(tmp_path, capsys, name):
+def test_the_previous_file_is_left_on_a_full_disk(tmp_path, capsys, name):
     torch.save(STATE, tmp_path / "1.pt")
-    main(["export", "--format", "safetensors", str(tmp_path / "1.pt"), str(tmp_path / "exported"), "--no-dictionaries"])
+    main([*EXPORT, str(tmp_path / "1.pt"), str(tmp_path / "exported"), "--no-dictionaries"])
     (tmp_path / "dict.txt").write_text("a 1\n")
-    out = tmp_path / "out"
-    out.mkdir()
-    target = out / Path(name).name
-    if name not in REFUSED_BEFORE:
-        target.write_bytes(b"the previous one")
-    with full_disk(), pytest.raises((SystemExit, OSError)) as stopped:
+    target = tmp_path / "out" / Path(name).name
+    target.parent.mkdir()
+    if name not in REPLACES_NOTHING:
+        target.write_bytes(b"previous")
+    with full_disk(), pytest.raises((SystemExit, OSError)) as error:
         WRITERS[name](tmp_path)
-    # What is no exit is shown in one line by data_prep's commands: they catch OSError.
-    shown = capsys.readouterr().err if isinstance(stopped.value, SystemExit) else str(stopped.value)
-    assert str(target) in shown
-    assert "File too large" in shown
-    assert [path.read_bytes() for path in out.iterdir()] == [b"the previous one"] * (name not in REFUSED_BEFORE)
+    # The commands of data_prep catch an OSError and show it in one line.
+    message = capsys.readouterr().err + str(error.value)
+    assert str(target) in message
+    assert "File too large" in message
+    contents = [path.read_bytes() for path in target.parent.iterdir()]
+    assert contents == ([] if name in REPLACES_NOTHING else [b"previous"])

@@ -1,4 +1,4 @@
-"""Hugging Face folders as transformers of January 2020 wrote them: no ``model_type``, and a ``pad_token_id`` that is none."""
+"""Test Hugging Face folders of January 2020: without model_type, with a wrong pad_token_id."""
 
 import pytest
 
@@ -8,69 +8,57 @@ from fairseq_plugins.checkpoints.veco import read_veco_folder
 from tests import nlu_builders, veco_builders
 from tests.unit.checkpoints import builders as masked_lms
 
-READERS = {
-    "encoder": lambda path: read_encoder(path).tensors,
-    "masked LM": lambda path: read_masked_lm(path).tensors,
-    "state": lambda path: read_veco_folder(path).tensors,
-}
-ROWS = masked_lms.SIZES["vocab_size"]
+PIECES = [f"p{number}" for number in range(masked_lms.SIZES["vocab_size"] - 5)]
 FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]
-OLD = {"model_type": None, "pad_token_id": 0}
-"""What the configuration of those weeks lacks, and what it has for every model."""
+MODEL_TYPE, PADDING = {"model_type": None}, {"pad_token_id": 0}
 
 
-def tokenizer(folder, first=FAIRSEQ):
-    """A tokenizer.json whose first entries are these."""
-    entries = [*first, *(f"p{number}" for number in range(ROWS - 5)), "<mask>"]
-    vocabulary = [[entry, 0.0] for entry in entries]
-    nlu_builders.write_json(folder / "tokenizer.json", {"model": {"type": "Unigram", "vocab": vocabulary}})
+def write_tokenizer(folder, first=FAIRSEQ):
+    """Write a tokenizer.json whose first entries are ``first``."""
+    vocabulary = [[entry, 0.0] for entry in [*first, *PIECES, "<mask>"]]
+    content = {"model": {"type": "Unigram", "vocab": vocabulary}}
+    nlu_builders.write_json(folder / "tokenizer.json", content)
 
 
-def dictionary(folder):
-    """A dict.txt for every row but that of ``<mask>``."""
-    nlu_builders.write_dict(folder / "dict.txt", [f"p{number}" for number in range(ROWS - 5)])
+def write_dictionary(folder):
+    nlu_builders.write_dict(folder / "dict.txt", PIECES)
 
 
-BESIDE = {"nothing": lambda path: None, "tokenizer": tokenizer, "dict.txt": dictionary}
-
-
-def positions(tensors):
-    """Every table of positions."""
-    return [tensor for name, tensor in tensors.items() if name.endswith("embed_positions.weight")]
-
-
-@pytest.mark.parametrize("reader", list(READERS))
-@pytest.mark.parametrize("beside", list(BESIDE))
-@pytest.mark.parametrize("old", [["model_type"], ["pad_token_id"], ["model_type", "pad_token_id"]])
-def test_a_veco_of_that_time_is_read_as_any_other(tmp_path, reader, beside, old, caplog):
-    """Without model_type, with pad_token_id 0, and both: row 1 is that of <pad>, and no position is one off."""
-    expected = READERS[reader](veco_builders.write_folder(tmp_path / "new"))
-    path = veco_builders.write_folder(tmp_path / "old", **{name: OLD[name] for name in old})
-    BESIDE[beside](path)
-    actual = READERS[reader](path)
-    masked_lms.assert_same(actual, expected)
-    assert {len(table) for table in positions(actual)} == {12}
-    assert ("has no model_type: xlm-roberta is taken" in caplog.text) == ("model_type" in old)
-    assert ("pad_token_id = 0 in config.json: row 1 is taken for <pad>" in caplog.text) == ("pad_token_id" in old)
-
-
-def plain(folder, **config):
-    """An XLM-R, without cross-attention."""
-    state = masked_lms.huggingface_state(masked_lms.masked_lm_tensors())
-    return masked_lms.write_huggingface(folder, state, **config)
-
-
-@pytest.mark.parametrize(
-    ("stated", "first", "message"),
-    [
-        (0, ["<s>", "</s>", "<pad>"], "the tokenizer beside it has <pad> in row 2; expected 1"),
-        (0, ["<pad>", "<s>", "</s>", "<unk>"], "the tokenizer beside it has <pad> in row 0; expected 1"),
-        (5, FAIRSEQ, "pad_token_id = 5, expected 1"),
-    ],
+@pytest.mark.cases(
+    "changes write_entries",
+    (MODEL_TYPE, None),
+    (PADDING, write_tokenizer),
+    ({**MODEL_TYPE, **PADDING}, None),
+    ({**MODEL_TYPE, **PADDING}, write_dictionary),
 )
-def test_another_row_is_refused(tmp_path, stated, first, message):
-    path = plain(tmp_path / "x", pad_token_id=stated)
-    tokenizer(path, first)
-    for reader in ("encoder", "masked LM"):
+def test_a_veco_of_that_time_has_padding_in_row_1(tmp_path, changes, write_entries, caplog):
+    """A row of padding that is one off would shift the positions."""
+    current = veco_builders.write_folder(tmp_path / "current")
+    folder = veco_builders.write_folder(tmp_path / "2020", **changes)
+    if write_entries:
+        write_entries(folder)
+    for reader in (read_encoder, read_masked_lm, read_veco_folder):
+        caplog.clear()
+        actual = reader(folder).tensors
+        masked_lms.assert_same(actual, reader(current).tensors)
+        tables = [
+            table for name, table in actual.items() if name.endswith("embed_positions.weight")
+        ]
+        assert {len(table) for table in tables} == {12}
+        assert ("has no model_type" in caplog.text) == ("model_type" in changes)
+        assert ("pad_token_id = 0" in caplog.text) == ("pad_token_id" in changes)
+
+
+@pytest.mark.cases(
+    "padding first message",
+    (0, ["<s>", "</s>", "<pad>"], "<pad> in row 2; expected 1"),
+    (0, ["<pad>", "<s>", "</s>", "<unk>"], "<pad> in row 0; expected 1"),
+    (5, FAIRSEQ, "pad_token_id = 5, expected 1"),
+)
+def test_padding_in_another_row_is_refused(tmp_path, padding, first, message):
+    state = masked_lms.huggingface_state(masked_lms.masked_lm_tensors())
+    folder = masked_lms.write_huggingface(tmp_path / "xlmr", state, pad_token_id=padding)
+    write_tokenizer(folder, first)
+    for reader in (read_encoder, read_masked_lm):
         with pytest.raises(CheckpointError, match=message):
-            READERS[reader](path)
+            reader(folder)

@@ -1,10 +1,11 @@
-"""Versions and format number: what is written and what is refused."""
+"""Test the versions and the format number of checkpoints: written, and refused."""
 
 import argparse
 
 import fairseq
 import pytest
 import torch
+from fairseq import checkpoint_utils
 
 import fairseq_plugins
 from fairseq_plugins.checkpoints import CheckpointError, metadata, read_checkpoint
@@ -13,15 +14,24 @@ from fairseq_plugins.checkpoints.average import write_average
 STAMP = {"version": "9.8.7", "format": metadata.FORMAT, "fairseq": "0.12.2", "torch": "2.6.0"}
 
 
-def state(**entries):
-    """A checkpoint without versions."""
-    return {"model": {"w": torch.ones(2)}, "cfg": {"model": {"_name": "sga"}}, "args": None, **entries}
+def checkpoint(**entries):
+    """Return a checkpoint without versions."""
+    cfg = {"model": {"_name": "sga"}}
+    return {"model": {"w": torch.ones(2)}, "cfg": cfg, "args": None, **entries}
 
 
-def test_an_average_names_the_versions_that_made_it(tmp_path):
-    """As plain values, which torch reads without an allow-list."""
-    for number, entries in enumerate(({}, {metadata.VERSIONS: STAMP})):
-        torch.save(state(extra_state={}, **entries), tmp_path / f"{number}.pt")
+def refusal(path, content, reader=read_checkpoint):
+    """Return the message with which a checkpoint is refused."""
+    torch.save(content, path)
+    with pytest.raises(CheckpointError) as error:
+        reader(str(path))
+    return str(error.value)
+
+
+def test_an_average_names_the_versions_that_wrote_it(tmp_path):
+    """Write plain values, which torch reads without an allow-list."""
+    torch.save(checkpoint(extra_state={}), tmp_path / "0.pt")
+    torch.save(checkpoint(extra_state={}, fairseq_plugins=STAMP), tmp_path / "1.pt")
     write_average([tmp_path / "0.pt", tmp_path / "1.pt"], tmp_path / "average.pt")
     actual = torch.load(tmp_path / "average.pt", weights_only=True)[metadata.VERSIONS]
     expected = {"version": fairseq_plugins.__version__, "format": 1}
@@ -29,56 +39,63 @@ def test_an_average_names_the_versions_that_made_it(tmp_path):
     assert all(str(value) in metadata.summary() for value in actual.values())
 
 
-def test_a_newer_format_is_refused_with_all_versions(tmp_path):
-    torch.save(state(fairseq_plugins={**STAMP, "format": 2}), tmp_path / "model.pt")
-    with pytest.raises(CheckpointError) as error:
-        read_checkpoint(tmp_path / "model.pt")
-    for part in ("model.pt", "format 2", "9.8.7", "0.12.2", "2.6.0", fairseq_plugins.__version__, "formats 1 to 1"):
-        assert part in str(error.value)
+@pytest.mark.parametrize(
+    "reader",
+    [
+        read_checkpoint,
+        checkpoint_utils.load_checkpoint_to_cpu,
+        checkpoint_utils.load_ema_from_checkpoint,
+    ],
+)
+def test_a_newer_format_is_refused_with_all_versions(tmp_path, reader):
+    content = checkpoint(fairseq_plugins={**STAMP, "format": 2})
+    message = refusal(tmp_path / "model.pt", content, reader)
+    versions = ("9.8.7", "0.12.2", "2.6.0", fairseq_plugins.__version__)
+    for part in ("model.pt", "format 2", *versions, "formats 1 to 1"):
+        assert part in message
 
 
 @pytest.mark.parametrize(
-    "entry", [None, "1", {}, {"format": "1"}, {"format": 0}, {"format": True}, {"format": 1.0}, [("format", 1)]]
+    "entry", [None, {}, {"format": "1"}, {"format": 0}, {"format": True}, [("format", 1)]]
 )
 def test_a_damaged_entry_is_refused(entry):
-    with pytest.raises(CheckpointError, match="here: its entry 'fairseq_plugins' is .*from 1 to"):
-        metadata.check_versions(state(fairseq_plugins=entry), "here")
+    with pytest.raises(CheckpointError, match="here: its entry 'fairseq_plugins'"):
+        metadata.check_versions(checkpoint(fairseq_plugins=entry), "here")
 
 
-@pytest.mark.parametrize("content", [{"model": 3}, [1], {"args": argparse.Namespace()}, state(fairseq_plugins=STAMP)])
-def test_current_stock_and_other_files_pass(content):
+@pytest.mark.parametrize(
+    "content", [{"model": 3}, [1], {"args": None}, checkpoint(fairseq_plugins=STAMP)]
+)
+def test_current_and_unstamped_files_pass(content):
     metadata.check_versions(content, "x")
     assert (metadata.stamped(content) is content) is ("model" not in content)
 
 
-RETIRED = {("arch", "old_arch"): "0.1.0", ("criterion", "old_loss"): "0.2.1", ("old_switch", "True"): "0.1.0"}
+@pytest.fixture
+def retired(monkeypatch):
+    """Retire an architecture, a criterion and a value of an option."""
+    entries = {("arch", "old_arch"): "0.1.0", ("criterion", "old_loss"): "0.2.1"}
+    entries["old_switch", "True"] = "0.1.0"
+    monkeypatch.setattr(metadata, "RETIRED", entries)
 
 
-@pytest.mark.parametrize("as_args", [True, False])
-@pytest.mark.parametrize(
-    ("section", "options", "needs", "last"),
-    [
-        ("model", {"_name": "old_arch"}, "arch 'old_arch'", "0.1.0"),
-        ("criterion", {"_name": "old_loss"}, "criterion 'old_loss'", "0.2.1"),
-        ("task", {"_name": "t", "old_switch": True}, "old_switch 'True'", "0.1.0"),
-    ],
+@pytest.mark.cases(
+    "section option value version",
+    ("model", "arch", "old_arch", "0.1.0"),
+    ("criterion", "criterion", "old_loss", "0.2.1"),
+    ("task", "old_switch", True, "0.1.0"),
 )
-def test_a_checkpoint_that_needs_something_retired_names_the_last_version(
-    tmp_path, monkeypatch, as_args, section, options, needs, last
-):
-    monkeypatch.setattr(metadata, "RETIRED", RETIRED)
-    names = {"model": "arch", "criterion": "criterion", "task": "task"}
-    flat = {names[section] if name == "_name" else name: value for name, value in options.items()}
-    entries = {"args": argparse.Namespace(**flat), "cfg": None} if as_args else {"cfg": {section: options}}
-    torch.save(state(**entries), tmp_path / "model.pt")
-    with pytest.raises(CheckpointError) as error:
-        read_checkpoint(tmp_path / "model.pt")
-    for part in ("model.pt", needs, metadata.__version__, f"last version that reads it is fairseq_plugins {last}"):
-        assert part in str(error.value)
+def test_a_retired_option_is_refused(tmp_path, retired, section, option, value, version):
+    args = {"args": argparse.Namespace(**{option: value}), "cfg": None}
+    cfg = {"cfg": {section: {option if option == "old_switch" else "_name": value}}}
+    for entries in (args, cfg):
+        message = refusal(tmp_path / "model.pt", checkpoint(**entries))
+        last = f"last version that reads it is fairseq_plugins {version}"
+        for part in ("model.pt", f"{option} '{value}'", metadata.__version__, last):
+            assert part in message
 
 
-def test_other_values_of_a_retired_option_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(metadata, "RETIRED", RETIRED)
+def test_other_values_of_a_retired_option_are_read(tmp_path, retired):
     options = {"_name": "sga", "old_switch": False, "criterion": ["old_loss"]}
-    torch.save(state(cfg={"model": options, "task": None}), tmp_path / "model.pt")
+    torch.save(checkpoint(cfg={"model": options, "task": None}), tmp_path / "model.pt")
     assert read_checkpoint(tmp_path / "model.pt")["cfg"]["model"] == options

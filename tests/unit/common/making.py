@@ -1,4 +1,4 @@
-"""Tasks by their names, their datasets, and what an SGA task shows of the BLEU that validation batches log."""
+"""Set up tasks by name, load their datasets, and reduce the BLEU logs of validation batches."""
 
 from fairseq import tasks
 from fairseq.logging import metrics
@@ -11,11 +11,11 @@ REFERENCE = "a b c d e f"
 
 
 def maker(name, **defaults):
-    """A function that makes the task for a folder, with these options unless others are given."""
+    """Return a function that sets up a task for a folder, with ``defaults`` and more options."""
 
     def setup(folder, **options):
-        cfg = tasks.TASK_DATACLASS_REGISTRY[name](**{"data": str(folder), "seed": 1, **defaults, **options})
-        return tasks.TASK_REGISTRY[name].setup_task(cfg)
+        cfg = {"data": str(folder), "seed": 1, **defaults, **options}
+        return tasks.TASK_REGISTRY[name].setup_task(tasks.TASK_DATACLASS_REGISTRY[name](**cfg))
 
     return setup
 
@@ -33,13 +33,17 @@ def bleu_log(*hypotheses):
     score = bleu(*hypotheses)
     log = {"_bleu_sys_len": score.sys_len, "_bleu_ref_len": score.ref_len}
     for order in range(4):
-        log.update({f"_bleu_counts_{order}": score.counts[order], f"_bleu_totals_{order}": score.totals[order]})
+        log[f"_bleu_counts_{order}"] = score.counts[order]
+        log[f"_bleu_totals_{order}"] = score.totals[order]
     return log
 
 
 def reduced(task, logs):
+    """Return the metrics that an SGA task logs for the logs of several batches."""
     criterion = SGACTCCriterion(task, SGACTCConfig(sentence_avg=False))
-    with metrics.aggregate(new_root=True) as found:
+    with metrics.aggregate(new_root=True) as aggregated:
         for log in logs:
-            task.reduce_metrics([{"sample_size": 1, "nsentences": 1, "ntokens": 1, **log}], criterion)
-    return found.get_smoothed_values()
+            task.reduce_metrics(
+                [{"sample_size": 1, "nsentences": 1, "ntokens": 1, **log}], criterion
+            )
+    return aggregated.get_smoothed_values()

@@ -1,4 +1,4 @@
-"""Models that start from a pretrained file: a checkpoint of theirs makes it superfluous, whatever has become of the file."""
+"""Test that a checkpoint of a run replaces the pretrained file that the run started from."""
 
 import copy
 from argparse import Namespace
@@ -10,56 +10,66 @@ from fairseq import models
 
 from tests import adapter_builders, builders, deltalm_builders, nlu_builders, veco_builders
 
-NLU = {"encoder_family": "xlmr", **nlu_builders.SCRATCH}
+
+def nlu_arguments():
+    return nlu_builders.arguments(**{"encoder_family": "xlmr", **nlu_builders.SCRATCH})
 
 
 MODELS = {
-    "deltalm": ("pretrained_deltalm_checkpoint", deltalm_builders.arguments, deltalm_builders.task),
+    "deltalm": (
+        "pretrained_deltalm_checkpoint",
+        deltalm_builders.arguments,
+        deltalm_builders.task,
+    ),
     "deltalm_mlm": ("init_from_mlm", deltalm_builders.arguments, deltalm_builders.task),
     "from_xlmr": (
         "pretrained_xlmr",
         lambda: deltalm_builders.arguments(arch="transformer_from_xlmr_tiny"),
         lambda: builders.task_of(builders.dictionary()),
     ),
-    "adapter": ("adapter_backbone", lambda: adapter_builders.arguments(None), adapter_builders.task),
+    "adapter": (
+        "adapter_backbone",
+        lambda: adapter_builders.arguments(None),
+        adapter_builders.task,
+    ),
     "veco": ("init_from_mlm", veco_builders.arguments, veco_builders.task),
     "nlu": (
         "pretrained_encoder",
-        lambda: nlu_builders.arguments(**NLU),
+        nlu_arguments,
         lambda: nlu_builders.task_of(nlu_builders.PIECES),
     ),
 }
-"""Name -> option of the file, the other options, what the task has."""
+"""Name -> option of the pretrained file, functions that make the other options and the task."""
 
 
 @pytest.fixture(params=list(MODELS))
 def case(request, tmp_path):
-    """How to build a model whose pretrained file is damaged, with further options."""
-    option, options, task = MODELS[request.param]
+    """Return how to build a model whose pretrained file is damaged, and the option and file."""
+    option, make_options, make_task = MODELS[request.param]
     path = tmp_path / "pretrained.pt"
     path.write_bytes(b"no checkpoint")
 
-    def build(from_checkpoint=False, **more):
-        args = Namespace(**{**vars(options()), option: str(path), **more})
-        return models.build_model(args, task(), from_checkpoint)
+    def build(from_checkpoint=False, **options):
+        args = Namespace(**{**vars(make_options()), option: str(path), **options})
+        return models.build_model(args, make_task(), from_checkpoint)
 
     return SimpleNamespace(build=build, option="--" + option.replace("_", "-"), path=path)
 
 
-@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("is_missing", [True, False])
 @pytest.mark.parametrize("purpose", ["decoding", "resuming"])
-def test_a_checkpoint_makes_it_superfluous(case, tmp_path, there, purpose):
-    if not there:
+def test_a_checkpoint_replaces_the_pretrained_file(case, tmp_path, is_missing, purpose):
+    if is_missing:
         case.path.unlink()
-    run = tmp_path / "run"
-    run.mkdir()
-    more = {"from_checkpoint": True}
-    if purpose == "resuming":
-        more = {"save_dir": str(run), "restore_file": "checkpoint_last.pt"}
-        torch.save({"model": {}, "args": Namespace(arch="any")}, run / "checkpoint_last.pt")
-    model = case.build(**more)
-    for one in (model, copy.deepcopy(model)):
-        with pytest.raises(ValueError, match=rf"{case.option} .*pretrained\.pt: .*no checkpoint"):
-            one(src_tokens=torch.tensor([[5, 6, 2]]), src_lengths=torch.tensor([3]), prev_output_tokens=None)
-    model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()})
+    if purpose == "decoding":
+        model = case.build(from_checkpoint=True)
+    else:
+        checkpoint = tmp_path / "checkpoint_last.pt"
+        torch.save({"model": {}, "args": Namespace(arch="any")}, checkpoint)
+        model = case.build(save_dir=str(tmp_path), restore_file=checkpoint.name)
+    inputs = {"src_tokens": torch.tensor([[5, 6, 2]]), "src_lengths": torch.tensor([3])}
+    for random_model in (model, copy.deepcopy(model)):
+        with pytest.raises(ValueError, match=rf"{case.option} .*pretrained\.pt: "):
+            random_model(**inputs, prev_output_tokens=None)
+    model.load_state_dict({name: tensor.clone() for name, tensor in model.state_dict().items()})
     model.check_source()

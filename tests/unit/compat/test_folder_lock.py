@@ -1,4 +1,4 @@
-"""The lock on a run's folder: one process at a time, freed by a kill, not kept by its children, nothing left to remove."""
+"""Test the lock on a run's folder: one process, freed by a kill, not inherited by children."""
 
 import contextlib
 import multiprocessing
@@ -16,15 +16,17 @@ from fairseq_plugins.compat import folder_lock
 from fairseq_plugins.compat.folder_lock import hold, release
 from tests.unit.compat.applying import apply_again
 
+FORK = multiprocessing.get_context("fork")
+
 
 @pytest.fixture
 def start():
-    """Run a function in a child that stays until it is killed."""
-    context, children = multiprocessing.get_context("fork"), []
+    """Return a function that runs another in a child, which then waits until it is killed."""
+    children = []
 
     def run(function):
-        ready = context.Event()
-        child = context.Process(target=lambda: (function(), ready.set(), time.sleep(60)))
+        ready = FORK.Event()
+        child = FORK.Process(target=lambda: (function(), ready.set(), time.sleep(60)))
         children.append(child)
         child.start()
         assert ready.wait(30)
@@ -37,37 +39,37 @@ def start():
 
 
 def test_another_process_is_refused_until_the_first_is_killed(tmp_path, start):
-    folder = str(tmp_path / "run")
-    os.mkdir(folder)
+    folder = str(tmp_path)
     child = start(lambda: hold(folder))
-    with pytest.raises(ValueError, match=rf"--save-dir {folder}: another training run .*process {child.pid} on .*: "):
+    with pytest.raises(ValueError, match=rf"--save-dir {folder}: .*process {child.pid} on "):
         hold(folder)
     child.kill()
     child.join()
-    assert os.listdir(folder) == [folder_lock.FILE]  # a kill leaves it; nobody has to remove it
+    assert os.listdir(folder) == [folder_lock.FILE]  # the user need not remove it
     assert hold(folder)
     release(folder)
     assert os.listdir(folder) == []
 
 
-def test_runs_of_one_process_follow_each_other_and_children_do_not_keep_it(tmp_path, start):
-    """A process that loads data lives on for seconds when its run is killed."""
-    assert hold(str(tmp_path))
-    assert hold(f"{tmp_path}/../{tmp_path.name}")
-    release(str(tmp_path))
+def test_children_inherit_no_lock(tmp_path, start):
+    folder = str(tmp_path)
+    assert hold(folder)
+    assert hold(f"{tmp_path}/../{tmp_path.name}"), "a second run of this process"
+    release(folder)
 
-    def refused():
-        release(str(tmp_path))  # of no effect there
-        hold(str(tmp_path))
+    def assert_refused():
+        release(folder)  # has no effect in the child
+        with pytest.raises(ValueError, match="another training run"):
+            hold(folder)
 
-    start(lambda: pytest.raises(ValueError, refused).match("another training run"))
-    assert os.listdir(tmp_path) == [folder_lock.FILE]
-    release(str(tmp_path))
-    start(lambda: hold(str(tmp_path)))  # while the first child is alive
+    start(assert_refused)
+    assert os.listdir(folder) == [folder_lock.FILE]
+    release(folder)
+    start(lambda: hold(folder))  # the first child is still alive
 
 
 class Trainer:
-    """What the lock needs of fairseq's."""
+    """The parts of fairseq's trainer that the lock needs."""
 
     def __init__(self, folder, rank=0, no_save=False):
         self.cfg = OmegaConf.structured(FairseqConfig)
@@ -76,49 +78,58 @@ class Trainer:
 
 
 @pytest.fixture
-def seen(monkeypatch):
-    """The files that a run finds when it looks for its checkpoint, once for each run."""
-    found = []
+def listings(monkeypatch):
+    """Record the files of the folder whenever a run loads its checkpoint."""
+    files = []
+
+    def load(cfg, trainer):
+        files.append(sorted(os.listdir(cfg.save_dir)))
+
     monkeypatch.setattr(checkpoint_utils, "verify_checkpoint_directory", lambda save_dir: None)
-    load = lambda cfg, trainer: found.append(sorted(os.listdir(cfg.save_dir)))  # noqa: E731
     monkeypatch.setattr(checkpoint_utils, "load_checkpoint", load)
     apply_again("folder_lock")
-    return found
+    return files
 
 
-LEFT = [f".checkpoint{part}.pt.tmp-0123abcd" for part in "_last _best 12 _3_500 .best_bleu_1.20 1-shard0".split()]
-KEPT = "checkpoint_last.pt dummy .average.pt.tmp-0123abcd checkpoint_last.pt.tmp .checkpoints.zip.tmp-0123abcd".split()
+PARTS = "_last _best 12 _3_500 .best_bleu_1.20 1-shard0".split()
+PARTIAL = [f".checkpoint{part}.pt.tmp-0123abcd" for part in PARTS]
+UNRELATED = ["checkpoint_last.pt", "dummy", "checkpoint_last.pt.tmp"]
+UNRELATED += [".average.pt.tmp-0123abcd", ".checkpoints.zip.tmp-0123abcd"]
 
 
-@pytest.mark.parametrize(("rank", "no_save", "locked"), [(0, False, True), (1, False, False), (0, True, False)])
-def test_who_locks_and_cleans(tmp_path, seen, rank, no_save, locked):
-    """Before anything is read: the first process of a job that saves; others' files stay."""
-    for name in (*LEFT, *KEPT):
+@pytest.mark.cases("rank no_save locks", (0, False, True), (1, False, False), (0, True, False))
+def test_the_process_that_saves_locks_and_cleans_first(tmp_path, listings, rank, no_save, locks):
+    for name in (*PARTIAL, *UNRELATED):
         (tmp_path / name).touch()
     trainer = Trainer(tmp_path, rank, no_save)
     checkpoint_utils.load_checkpoint(trainer.cfg.checkpoint, trainer)
-    assert seen == [sorted([*KEPT, folder_lock.FILE] if locked else [*KEPT, *LEFT])]
-    del trainer  # the run is over
+    additional = [folder_lock.FILE] if locks else PARTIAL
+    assert listings == [sorted([*UNRELATED, *additional])]
+    del trainer  # the run ends
     assert folder_lock.FILE not in os.listdir(tmp_path)
 
 
-@pytest.mark.parametrize("refused", [False, True])
-def test_every_process_of_a_job_is_refused(tmp_path, seen, refused):
-    (tmp_path / "run").mkdir()
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_every_process_of_a_job_is_refused(tmp_path, listings, is_locked):
+    folder = tmp_path / "run"
+    folder.mkdir()
 
     def run(rank):
-        store = f"file://{tmp_path}/store"
-        torch.distributed.init_process_group("gloo", store, timedelta(seconds=60), world_size=2, rank=rank)
-        trainer = Trainer(tmp_path / "run", rank)
-        with pytest.raises(ValueError, match="another training run") if refused else contextlib.nullcontext():
+        method = {"init_method": f"file://{tmp_path}/store", "timeout": timedelta(seconds=60)}
+        torch.distributed.init_process_group("gloo", world_size=2, rank=rank, **method)
+        trainer, refusal = Trainer(folder, rank), contextlib.nullcontext()
+        if is_locked:
+            refusal = pytest.raises(ValueError, match="another training run")
+        with refusal:
             checkpoint_utils.load_checkpoint(trainer.cfg.checkpoint, trainer)
-        assert len(seen) == (not refused)
+        assert len(listings) == (not is_locked)
 
-    assert not refused or hold(str(tmp_path / "run"))
-    children = [multiprocessing.get_context("fork").Process(target=run, args=(rank,)) for rank in range(2)]
+    if is_locked:
+        hold(str(folder))
+    children = [FORK.Process(target=run, args=(rank,)) for rank in range(2)]
     for child in children:
         child.start()
     for child in children:
         child.join()
         assert child.exitcode == 0
-    release(str(tmp_path / "run"))
+    release(str(folder))

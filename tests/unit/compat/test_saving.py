@@ -1,4 +1,4 @@
-"""Writing checkpoints: whole or not at all, with a clear reason and no endless tries; each carries versions."""
+"""Test writing checkpoints: complete or not at all, with a clear reason."""
 
 import errno
 import multiprocessing
@@ -14,7 +14,6 @@ from fairseq.dataclass.configs import FairseqConfig
 from omegaconf import OmegaConf
 
 from data_prep import files
-from fairseq_plugins.checkpoints import metadata
 from fairseq_plugins.compat import saving
 
 OLD, NEW = {"step": 1}, {"step": 2, "weights": torch.arange(1000)}
@@ -32,54 +31,59 @@ def save(target):
 
 
 def copy(target):
-    assert checkpoint_utils.PathManager.copy(str(target.with_name("source.pt")), str(target), overwrite=True) is True
+    source = str(target.with_name("source.pt"))
+    assert checkpoint_utils.PathManager.copy(source, str(target), overwrite=True) is True
 
 
-def failing_writes(monkeypatch, code, failures, good_writes=1):
-    """Let the first ``failures`` files fail after some good writes. Returns the number of writes for each file tried."""
-    tried = []
-    stock, real = files._WatchedFile.write, files._WatchedFile.__init__
+def fail_writes(monkeypatch, code, failures, good_writes=1):
+    """Let the first files fail after some good writes; return the number of writes per file."""
+    counts = []
+    stock_open, stock_write = files._WatchedFile.__init__, files._WatchedFile.write
 
-    def write(self, data):
-        tried[-1] += 1
-        if len(tried) <= failures and tried[-1] > good_writes:
+    def open_file(self, file):
+        stock_open(self, file)
+        counts.append(0)
+
+    def write(self, content):
+        counts[-1] += 1
+        if len(counts) <= failures and counts[-1] > good_writes:
             self.error = OSError(code, os.strerror(code))
             raise self.error
-        return stock(self, data)
+        return stock_write(self, content)
 
-    monkeypatch.setattr(files._WatchedFile, "__init__", lambda self, file: (real(self, file), tried.append(0))[0])
+    monkeypatch.setattr(files._WatchedFile, "__init__", open_file)
     monkeypatch.setattr(files._WatchedFile, "write", write)
     monkeypatch.setattr(saving, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(saving, "COPY_BYTES", 1000)
-    return tried
+    return counts
 
 
 @pytest.mark.parametrize("make", [save, copy])
-@pytest.mark.parametrize(("code", "tries"), [(errno.ENOSPC, 1), (errno.EIO, saving.TRIES)])
-def test_a_full_or_broken_disk_keeps_the_previous_checkpoint(last, monkeypatch, make, code, tries):
-    tried = failing_writes(monkeypatch, code, failures=99)
-    for target, kept in ((last, True), (last.with_name("new.pt"), False)):
-        with pytest.raises(OSError, match=os.strerror(code)) as caught:
+@pytest.mark.cases("code tries", (errno.ENOSPC, 1), (errno.EIO, saving.TRIES))
+def test_a_full_or_broken_disk_keeps_the_previous_file(last, monkeypatch, make, code, tries):
+    counts = fail_writes(monkeypatch, code, failures=99)
+    for target in (last, last.with_name("new.pt")):
+        with pytest.raises(OSError, match=os.strerror(code)) as error:
             make(target)
-        assert caught.value.errno == code
-        report = str(caught.value)
-        assert all(part in report for part in (f"checkpoint {target} could not", "bytes free there", "Make room"))
-        assert ("The previous checkpoint_last.pt is untouched" in report) is kept
+        message = str(error.value)
+        assert error.value.errno == code
+        assert f"checkpoint {target}" in message and "bytes free" in message
+        assert ("previous checkpoint_last.pt is untouched" in message) == (target == last)
     assert torch.load(last) == OLD
     assert sorted(os.listdir(last.parent)) == ["checkpoint_last.pt", "source.pt"]
-    assert len(tried) == 2 * tries
+    assert len(counts) == 2 * tries
 
 
 @pytest.mark.parametrize("make", [save, copy])
-def test_the_second_try_writes_the_whole_file(last, monkeypatch, make):
-    tried = failing_writes(monkeypatch, errno.EIO, failures=1, good_writes=3)
+def test_the_second_try_writes_the_complete_file(last, monkeypatch, make):
+    counts = fail_writes(monkeypatch, errno.EIO, failures=1, good_writes=3)
     make(last)
     assert torch.equal(torch.load(last)["weights"], NEW["weights"])
-    assert len(tried) == 2 and tried[1] > 4  # the first try ended in the middle
+    assert len(counts) == 2 and counts[1] > 4
 
 
-def test_kills_while_saving_leave_a_whole_checkpoint(tmp_path):
-    """fairseq's own save_checkpoint, again and again; what is read after each kill is of one save."""
+def test_kills_while_saving_leave_a_complete_checkpoint(tmp_path):
+    """The file after each kill is of one call of fairseq's save_checkpoint."""
     draw, context = random.Random(1), multiprocessing.get_context("fork")
     for _ in range(10):
         ready = context.Event()
@@ -98,32 +102,15 @@ def save_forever(folder, ready):
     cfg.save_dir = str(folder)
 
     def write(filename, extra_state):
-        weights = torch.full((400_000,), float(step))
-        checkpoint_utils.torch_persistent_save({"model": {"weights": weights}, "step": step}, filename)
+        model = {"weights": torch.full((400_000,), float(step))}
+        checkpoint_utils.torch_persistent_save({"model": model, "step": step}, filename)
 
-    trainer = SimpleNamespace(data_parallel_rank=0, checkpoint_suffix="", task=None, save_checkpoint=write)
+    trainer = SimpleNamespace(data_parallel_rank=0, checkpoint_suffix="", task=None)
     trainer.should_save_checkpoint_on_current_rank = True
-    trainer.consolidate_optimizer, trainer.get_num_updates = lambda: None, lambda: step
+    trainer.save_checkpoint, trainer.consolidate_optimizer = write, lambda: None
+    trainer.get_num_updates = lambda: step
     epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
     while True:
         checkpoint_utils.save_checkpoint(cfg, trainer, epoch, 1.0)
         ready.set()
         step += 1
-
-
-def state(**entries):
-    history = [{"criterion_name": "C", "optimizer_name": "O", "lr_scheduler_state": {}, "num_updates": 1}]
-    cfg = {"model": {"_name": "transformer", "dropout": 0.1}, "task": {"_name": "translation"}}
-    extra = {"train_iterator": {"epoch": 1}}
-    return {"model": {}, "args": None, "cfg": cfg, "optimizer_history": history, "extra_state": extra, **entries}
-
-
-def test_what_is_saved_carries_the_versions_and_a_newer_format_is_refused(tmp_path):
-    content, file = state(), str(tmp_path / "model.pt")
-    checkpoint_utils.torch_persistent_save(content, file)
-    assert metadata.VERSIONS not in content
-    assert checkpoint_utils.load_checkpoint_to_cpu(file)[metadata.VERSIONS] == metadata.stamp()
-    torch.save(state(fairseq_plugins={**metadata.stamp(), "format": 2, "version": "9.8.7"}), file)
-    for read in (checkpoint_utils.load_checkpoint_to_cpu, checkpoint_utils.load_ema_from_checkpoint):
-        with pytest.raises(ValueError, match=r"model\.pt: was written in format 2 by .* 9\.8\.7"):
-            read(file)

@@ -1,6 +1,6 @@
-"""The random numbers, and the number of words that are replaced.
+"""Test the random numbers of code-switching and the number of replaced words.
 
-``tests/reference/test_csr_switching.py`` compares the whole law with a loop over spans.
+``tests/reference/test_csr_switching.py`` compares the replaced words with a loop over spans.
 """
 
 import math
@@ -14,7 +14,7 @@ RATIO = 0.35
 
 
 def test_the_generator_is_splitmix64():
-    """Its first numbers from 1234567, as its authors' C program prints them."""
+    """Compare with what the authors' C program prints first for the seed 1234567."""
     steps = np.arange(1, 4, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     numbers = mix(np.array([1234567], dtype=np.uint64) + steps)
     assert numbers.tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
@@ -48,7 +48,7 @@ def test_numbers_are_uniform_and_independent():
         assert abs(statistic - 1023) < 3.3 * np.sqrt(2 * 1023), name
 
 
-def test_the_budget_is_rounded_at_random_with_the_right_mean():
+def test_the_budget_is_rounded_at_random_and_keeps_its_mean():
     chance = np.linspace(0, 1, 1000, endpoint=False)
     for words in (1, 7, 20, 33):
         budget = budgets(np.full(1000, words), np.full(1000, words), RATIO, chance)

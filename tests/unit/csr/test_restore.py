@@ -1,4 +1,4 @@
-"""CodeSwitchingDataset: items, batches, lengths. ``tests/reference`` compares the noise."""
+"""Test CodeSwitchingDataset: items, batches, lengths. ``tests/reference`` compares the noise."""
 
 import numpy as np
 import pytest
@@ -32,29 +32,27 @@ def test_the_target_is_the_sentence_with_its_own_language(bos):
         data[8]
 
 
-@pytest.mark.parametrize("left", [True, False])
-def test_batches_are_drawn_at_once_and_hold_counts(left):
+@pytest.mark.parametrize("left_pad_source", [True, False])
+def test_batches_are_padded_and_hold_counts(left_pad_source):
     data = csr.corpus(8)
-    data.left_pad_source, data.left_pad_target = left, not left
+    data.left_pad_source, data.left_pad_target = left_pad_source, not left_pad_source
     (batch,) = DataLoader(data, batch_sampler=[[0, 1, 2]], collate_fn=data.collater)
     inputs, rows = batch["net_input"], [data[number] for number in batch["id"].tolist()]
 
-    def pad(side, width, before):
-        padding = [PAD] * (width - len(side))
-        return padding + side if before else side + padding
-
     for place, item in enumerate(rows):
-        for matrix, side, before in (
-            (inputs["src_tokens"], item["source"], left),
-            (batch["target"], item["target"], not left),
-            (inputs["prev_output_tokens"], item["target"].roll(1), not left),
+        for matrix, side, left_pad in (
+            (inputs["src_tokens"], item["source"], left_pad_source),
+            (batch["target"], item["target"], not left_pad_source),
+            (inputs["prev_output_tokens"], item["target"].roll(1), not left_pad_source),
         ):
-            assert matrix[place].tolist() == pad(side.tolist(), matrix.size(1), before)
+            padding = [PAD] * (matrix.size(1) - len(side))
+            row = [*padding, *side.tolist()] if left_pad else [*side.tolist(), *padding]
+            assert matrix[place].tolist() == row
     assert batch["switching"] == {name: sum(item[name] for item in rows) for name in COUNTS}
     assert data.__getitems__([]) == [] and data.collater([]) == {}
 
 
-def test_items_can_be_read():
+def test_items_are_described_as_text():
     data = csr.corpus(8, ratio=0.8)
     items = data.__getitems__([4, 1])
     lines = data.describe([4, 1]).splitlines()
@@ -72,7 +70,7 @@ def test_items_can_be_read():
         assert target.split()[1:] == source.split()[1:]
 
 
-def test_lengths_hold_whatever_is_drawn():
+def test_lengths_are_bounds_and_are_reached():
     data = csr.corpus(60, words=30)
     longest = np.zeros(len(data), dtype=int)
     for epoch in range(1, 60):
@@ -85,7 +83,7 @@ def test_lengths_hold_whatever_is_drawn():
     assert data.num_tokens(3) == data.sizes[3] and data.size(3) == (data.sizes[3], data.lengths[3])
 
 
-def test_every_epoch_has_as_many_batches_and_can_be_cut_at_random():
+def test_every_epoch_has_the_same_number_of_batches_and_a_random_part_of_them():
     data = csr.corpus(100)
     counts = set()
     for epoch in range(1, 8):
@@ -95,12 +93,12 @@ def test_every_epoch_has_as_many_batches_and_can_be_cut_at_random():
         counts.add(len(batches))
     assert len(counts) == 1
 
-    def form():
+    def make_batches():
         batches = data.batch_by_size(data.ordered_indices(), max_sentences=5)
         return [batch.tolist() for batch in batches]
 
-    batches = form()
+    batches = make_batches()
     for data.most_batches in (15, 40):
-        places = [batches.index(batch) for batch in form()]
+        places = [batches.index(batch) for batch in make_batches()]
         assert len(places) == data.most_batches and places == sorted(set(places))
         assert max(places) - min(places) > 20, "short and long ones"

@@ -1,4 +1,4 @@
-"""A tiny sentencepiece model for the tests of data_prep.nlu, trained once."""
+"""Train a tiny sentencepiece model once for the tests of data_prep.nlu."""
 
 import pytest
 
@@ -12,5 +12,5 @@ def nlu_model(tmp_path_factory):
 
 @pytest.fixture
 def run(nlu_model, tmp_path):
-    """The verb with the tiny model; its data-bin is ``tmp_path / "out"``."""
+    """Return a call of nlu with the tiny model; its data-bin is ``tmp_path / "out"``."""
     return nlu_bins.Run(*nlu_model, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Several jobs at a time: the order of results, killed workers, what an error leaves."""
+"""Test several jobs at a time: the order of results, killed workers, what an error leaves."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import pytest
 from data_prep.files import atomic_texts, leftovers
 from data_prep.io import InputError
 from data_prep.parallel import for_each
-from tests.unit.data_prep.files import refused
+from tests.unit.data_prep.files import assert_refused
 
 
 def square(number):
@@ -25,7 +25,7 @@ def test_results_have_the_order_of_the_jobs(workers, capfd):
     assert [value for value, _ in results] == [number * number for number in range(7)]
     assert (os.getpid() in {process for _, process in results}) == (workers == 1)
     assert ("squares: 7 of 7 done" in capfd.readouterr().err) == (workers > 1)
-    refused("--inputs -1: bad", for_each, square, [1, -1, 2], workers, "squares")
+    assert_refused("--inputs -1: bad", for_each, square, [1, -1, 2], workers, "squares")
 
 
 def die(number):
@@ -33,7 +33,7 @@ def die(number):
 
 
 def test_a_killed_worker_is_reported():
-    with pytest.raises(OSError, match="squares: a process ended without a result, status -9"):
+    with pytest.raises(OSError, match="squares: .* status -9"):
         for_each(die, [1, 2], 2, "squares")
 
 
@@ -47,9 +47,9 @@ def write_or_fail(path):
         time.sleep(20)
 
 
-def test_the_first_error_ends_the_others_and_removes_their_unfinished_outputs(tmp_path):
+def test_the_first_error_stops_other_jobs_and_removes_their_partial_outputs(tmp_path):
     start = time.monotonic()
     paths = [tmp_path / "good", tmp_path / "bad"]
-    refused("--inputs: bad", for_each, write_or_fail, paths, 2, "files")
+    assert_refused("--inputs: bad", for_each, write_or_fail, paths, 2, "files")
     assert time.monotonic() - start < 10
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Task translation_multi_temperature: epochs by hand, resuming, stored languages, errors."""
+"""Test task translation_multi_temperature: epochs, resuming, stored languages, bad input."""
 
 import logging
 from collections import Counter
@@ -52,19 +52,19 @@ def batches(task, epoch):
 def test_wrong_schedules_are_named(folder):
     texts = ("1:5", "1:5:4:3", "1:five:10", "1:5:2.5", "0.5:5:10", "1:0:10", "1:inf:10")
     for text in (*texts, "nan:5:10", "1:5:0"):
-        words = f"--sampling-temperature-schedule must be START:END:EPOCHS.* '{text}'"
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=f"--sampling-temperature-schedule .* '{text}'"):
             setup(folder, "--sampling-temperature-schedule", text)
-    methods = ("--sampling-method uniform", "--sampling-temperature 5.0")
-    for more in (*methods, "--sampling-weights {'main:en-de':0.5}"):
-        words = f"--sampling-temperature-schedule 1:5:4 and {more} exclude each other"
-        words = words.replace("0.5}", ".*")
-        with pytest.raises(ValueError, match=words):
-            setup(folder, *SCHEDULE, *more.split())
+    for option, value in (
+        ("--sampling-method", "uniform"),
+        ("--sampling-temperature", "5.0"),
+        ("--sampling-weights", "{'main:en-de':0.5}"),
+    ):
+        with pytest.raises(ValueError, match=f"--sampling-temperature-schedule 1:5:4 and {option}"):
+            setup(folder, *SCHEDULE, option, value)
 
 
 def test_each_epoch_is_drawn_at_its_own_temperature(folder, caplog):
-    """The epochs as the trainer asks for them: the ratios follow, in the data and in the log."""
+    """Both the data and the log follow the schedule."""
     caplog.set_level(logging.INFO)
     task = setup(folder, *SCHEDULE, "--virtual-data-size", "1000")
     task.load_dataset("train", epoch=1, combine=True)
@@ -72,16 +72,15 @@ def test_each_epoch_is_drawn_at_its_own_temperature(folder, caplog):
         batches(task, epoch)
         counts = Counter(pair for pair, _ in content(task.dataset("train")))
         assert sum(counts.values()) == 1000 and abs(counts[1] - 1000 * share) <= 1.5
-    messages = [record.getMessage() for record in caplog.records]
-    lines = [message for message in messages if "sampling temperature" in message]
-    assert len(lines) == 4
-    words = "epoch 2: sampling temperature 2, 1000 sentences, probabilities: main:en-de 0.8000, main"
-    assert words in lines[1]
+    assert "epoch 2: sampling temperature 2, 1000 sentences" in caplog.text
+    assert "main:en-de 0.8000" in caplog.text
 
 
-@pytest.mark.cases("size", "", "--virtual-data-size 40", "--virtual-epoch-size 30 --virtual-data-size 60")
+@pytest.mark.cases(
+    "size", "", "--virtual-data-size 40", "--virtual-epoch-size 30 --virtual-data-size 60"
+)
 def test_a_run_that_starts_in_a_later_epoch_sees_the_same_batches(folder, size):
-    """Stock draws once for all virtual epochs, from the epoch in which the process started."""
+    """The stock task draws once for all virtual epochs, from the epoch in which it started."""
     task = setup(folder, *SCHEDULE, *size.split())
     task.load_dataset("train", epoch=1, combine=True)
     expected = {epoch: batches(task, epoch) for epoch in range(1, 5)}
@@ -93,7 +92,7 @@ def test_a_run_that_starts_in_a_later_epoch_sees_the_same_batches(folder, size):
     assert batches(task, 2) == expected[2], "an epoch that comes again"
 
 
-def test_data_in_several_folders_are_counted_before_they_are_read(folder, tmp_path):
+def test_shares_count_the_data_of_all_folders(folder, tmp_path):
     """Epoch 2 reads the second folder; the shares are those of both folders in every epoch."""
     builders.write_pair(tmp_path, "train", "en", "de", count=36, seed=5)
     folders = f"{folder}:{tmp_path}"
@@ -117,8 +116,6 @@ def test_without_a_schedule_the_task_is_the_stock_one(folder, more):
     assert type(ours.dataset("train")) is type(stock.dataset("train"))
     assert content(ours.dataset("train")) == content(stock.dataset("train"))
     assert batches(ours, 2) == batches(stock, 2)
-    for name in ("sampling_method", "sampling_temperature"):
-        assert getattr(ours.args, name) == getattr(stock.args, name)
 
 
 def test_other_languages_are_refused(folder, tmp_path, caplog):
@@ -126,35 +123,31 @@ def test_other_languages_are_refused(folder, tmp_path, caplog):
     state, resumed = trained.state_dict(), trained.get_checkpoint_dict()[Task.__name__]
     torch.save({"model": {}, "task_state": state}, file)
     assert torch.load(file, weights_only=True)["task_state"] == state, "plain values"
-    for more, words in (
-        (("--langs", "de,en,fr"), ["--langs", "en,de,fr there", "de,en,fr here"]),
-        (("--lang-tok-style", "mbart"), ["--lang-tok-style", "[en],[de],[fr],<mask> here"]),
-        (("--encoder-langtok", "src"), ["--encoder-langtok", "None,None there", "src,None here"]),
-        (("--decoder-langtok",), ["--decoder-langtok", "None,tgt here"]),
-        (
-            ("--lang-tok-replacing-bos-eos",),
-            ["--lang-tok-replacing-bos-eos", "False there", "True here"],
-        ),
-        (SCHEDULE, []),
+    for more, message in (
+        (("--langs", "de,en,fr"), "--langs.* en,de,fr there.* de,en,fr here"),
+        (("--lang-tok-style", "mbart"), r"--lang-tok-style.*\[en\],\[de\],\[fr\],<mask> here"),
+        (("--encoder-langtok", "src"), "--encoder-langtok.* None,None there.* src,None here"),
+        (("--decoder-langtok",), "--decoder-langtok.* None,tgt here"),
+        (("--lang-tok-replacing-bos-eos",), "--lang-tok-replacing-bos-eos.* False there.* True"),
+        (SCHEDULE, None),
     ):
         task = setup(folder, *more)
-        for door in (
+        for read_state in (
             lambda task=task: task.load_state_dict(state),
             lambda task=task: task.set_checkpoint_dict(resumed),
             lambda more=more: setup(folder, *more, "--finetune-from-model", file),
             lambda more=more: setup(folder, *more, "--restore-file", file, "--reset-dataloader"),
         ):
-            refusal = pytest.raises(ValueError, match="other language tags")
-            with refusal if words else nullcontext() as error:
-                door()
-            assert all(word in str(error.value) for word in words)
-    assert "does not tell its languages" not in caplog.text
+            with pytest.raises(ValueError, match=message) if message else nullcontext():
+                read_state()
+    warning = "does not tell its languages"
+    assert warning not in caplog.text
     trained.load_state_dict({})  # a checkpoint of the stock task
-    assert "does not tell its languages" in caplog.text
+    assert warning in caplog.text
 
 
-def test_padding_of_a_checkpoints_options_is_kept(folder):
-    """Set up again from the options that a checkpoint holds: stock then takes True for False."""
+def test_left_padding_stays_when_a_checkpoints_options_are_read(folder):
+    """Set up again from the options of a checkpoint: the stock task takes True for False."""
     args = setup(folder).args
     assert args.left_pad_source is True
     assert tasks.setup_task(args, from_checkpoint=True).args.left_pad_source is True
@@ -163,12 +156,11 @@ def test_padding_of_a_checkpoints_options_is_kept(folder):
 def test_a_pair_without_data_is_named(folder, tmp_path):
     builders.write_pair(tmp_path, "train", "en", "de")
     builders.write_pair(tmp_path, "train", "en", "fr", count=0)
-    absent = r"de-fr has no data .*'train': .*train\.de-fr\.de\.idx"
     for data, split, more, message in (
-        (folder, "train", ["--lang-pairs", "en-de,de-fr"], absent),
-        (folder, "valid", [], r"en-fr has no data for the split 'valid': .*valid\.en-fr\.en\.idx"),
-        (tmp_path, "train", SCHEDULE, r"en-fr has no data .*train\.en-fr\.en\.bin is missing or"),
-        (folder, "train", ["--lang-pairs", "en-de,en-"], "--lang-pairs must be pairs .* got 'en-'"),
+        (folder, "train", ["--lang-pairs", "en-de,de-fr"], r"de-fr .*train\.de-fr\.de\.idx"),
+        (folder, "valid", [], r"en-fr .*valid\.en-fr\.en\.idx"),
+        (tmp_path, "train", SCHEDULE, r"en-fr .*train\.en-fr\.en\.bin"),
+        (folder, "train", ["--lang-pairs", "en-de,en-"], "--lang-pairs .* 'en-'"),
     ):
         with pytest.raises(ValueError, match=message):
             setup(data, *more).load_dataset(split)

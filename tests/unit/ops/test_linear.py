@@ -1,4 +1,4 @@
-"""ops.linear against F.linear in float64, and where it leaves the work to F.linear."""
+"""Test ops.linear against F.linear in float64, and which inputs it leaves to F.linear."""
 
 import pytest
 import torch
@@ -14,68 +14,70 @@ ROWS, WIDTH = 1024, 256
 
 
 @pytest.fixture
-def parts():
+def inputs():
     torch.manual_seed(1)
     return torch.randn(2, 5, WIDTH), torch.randn(ROWS, WIDTH), torch.randn(ROWS)
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    found, mkldnn = [], torch.ops.mkldnn
+def onednn_calls(monkeypatch):
+    """Collect the arguments of each call of oneDNN's product."""
+    calls, mkldnn = [], torch.ops.mkldnn
 
     class Operators:
         @staticmethod
         def _linear_pointwise(*args):
-            found.append(args)
+            calls.append(args)
             return mkldnn._linear_pointwise(*args)
 
     monkeypatch.setattr(torch.ops, "mkldnn", Operators)
-    return found
+    return calls
 
 
-@pytest.mark.skipif(not module._AVAILABLE, reason="torch here is without oneDNN's linear")
-@pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("shape", [(WIDTH,), (1, WIDTH), (5, WIDTH), (2, 50, WIDTH)])
-def test_equals_f_linear(parts, asked, biased, shape):
-    _, weight, bias = parts
-    x, bias = torch.randn(shape), bias if biased else None
+@pytest.mark.skipif(not module._AVAILABLE, reason="this torch is without oneDNN's linear")
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("shape", [(WIDTH,), (1, WIDTH), (2, 50, WIDTH)])
+def test_large_float32_products_are_those_of_onednn(inputs, onednn_calls, has_bias, shape):
+    _, weight, bias = inputs
+    x, bias = torch.randn(shape), bias if has_bias else None
     with torch.no_grad():
         product = linear(x, weight, bias)
-    assert len(asked) == 1
+    assert len(onednn_calls) == 1
     expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
     torch.testing.assert_close(product.double(), expected, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:TF32")
-def test_what_is_left_to_f_linear(parts, asked):
-    x, weight, bias = parts
-    below = MIN_WEIGHTS // WIDTH - 1
+def test_other_inputs_are_left_to_f_linear(inputs, onednn_calls):
+    x, weight, bias = inputs
+    small = MIN_WEIGHTS // WIDTH - 1
     assert linear(x.requires_grad_(), weight, bias).requires_grad
-    for dtype in (torch.float64, torch.bfloat16):
-        with torch.no_grad():
-            assert linear(*(part.to(dtype) for part in parts)).dtype == dtype
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        assert linear(*parts).dtype == torch.bfloat16
     with torch.no_grad():
-        assert linear(x, weight[:below], bias[:below]).shape == (2, 5, below)
+        for dtype in (torch.float64, torch.bfloat16):
+            assert linear(*(tensor.to(dtype) for tensor in inputs)).dtype == dtype
+        assert linear(x, weight[:small], bias[:small]).shape == (2, 5, small)
         assert linear(x[:, :0], weight, bias).shape == (2, 0, ROWS)
         assert linear(x, weight.t().contiguous().t(), bias).shape == (2, 5, ROWS)
-    assert not asked
+        with torch.autocast("cpu", torch.bfloat16):
+            assert linear(*inputs).dtype == torch.bfloat16
+    assert not onednn_calls
 
 
 def test_stock_layers_alone_are_replaced():
-    """Those of the causal language model, its output projection too; weights stay the same objects under the same names."""
+    """A subclass stays; the weights of a causal language model stay the same objects."""
 
-    class Own(torch.nn.Linear):
+    class Subclass(torch.nn.Linear):
         pass
 
-    module = torch.nn.Sequential(torch.nn.Linear(3, 2), Own(2, 4))
-    before, x = module.state_dict(), torch.randn(5, 3)
-    expected = module(x)
-    use_faster_linears(module)
-    assert [type(child) for child in module] == [Linear, Own] and list(module.state_dict()) == list(before)
-    assert torch.equal(module(x), expected)
-    decoder = PrefixDecoder(CausalLMLayout(12, 2, 8, 16, 2, 10), builders.dictionary(12 - len(builders.dictionary(0))))
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), Subclass(2, 4))
+    names, x = list(model.state_dict()), torch.randn(5, 3)
+    expected = model(x)
+    use_faster_linears(model)
+    assert [type(child) for child in model] == [Linear, Subclass]
+    assert list(model.state_dict()) == names
+    assert torch.equal(model(x), expected)
+    dictionary = builders.dictionary(12 - len(builders.dictionary(0)))
+    decoder = PrefixDecoder(CausalLMLayout(12, 2, 8, 16, 2, 10), dictionary)
     linears = [child for child in decoder.modules() if isinstance(child, torch.nn.Linear)]
     assert len(linears) == 2 * 6 + 1 and {type(child) for child in linears} == {Linear}
     assert decoder.output_projection.weight is decoder.embed_tokens.weight

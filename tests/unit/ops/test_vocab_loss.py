@@ -1,11 +1,12 @@
-"""Chunked cross-entropy against materialised logits, value and gradient."""
+"""Test chunked cross-entropy against all logits: value, gradient, precision and memory."""
 
 import pytest
 import torch
+import torch.nn.functional as F
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 
 from fairseq_plugins.ops.vocab_loss import label_smoothed, linear_nll, linear_token_losses
-from tests.unit.ops.test_ctc import HALF, TensorSizes
+from tests.unit.ops.builders import HALF, TensorSizes
 
 VOCAB, WIDTH, PAD = 37, 8, 1
 
@@ -22,105 +23,120 @@ def inputs(device):
     return draw(3, 5, WIDTH), draw(VOCAB, WIDTH), draw(VOCAB), target
 
 
-def materialised(hidden, weight, bias, target):
-    lprobs = torch.log_softmax(torch.nn.functional.linear(hidden, weight, bias), dim=-1)
-    return -lprobs.gather(-1, target[..., None])[..., 0], -lprobs.sum(-1)
+def losses_of_all_logits(hidden, weight, bias, target):
+    log_probs = F.linear(hidden, weight, bias).log_softmax(-1)
+    return -log_probs.gather(-1, target[..., None])[..., 0], -log_probs.sum(-1)
 
 
-def leaves(*tensors, frozen=False):
-    """Of hidden, weight and bias; frozen: of hidden alone."""
-    return [t if t is None else t.clone().requires_grad_(not (frozen and n)) for n, t in enumerate(tensors)]
+def make_leaves(hidden, weight, bias, is_frozen=False):
+    """Copy the inputs as leaves; a frozen projection gets no gradient."""
+    leaves = [hidden.clone().requires_grad_()]
+    for tensor in (weight, bias):
+        leaves.append(None if tensor is None else tensor.clone().requires_grad_(not is_frozen))
+    return leaves
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 256])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-@pytest.mark.parametrize("frozen", [False, True])
-def test_value_and_gradients_are_stock(inputs, epsilon, chunk, frozen):
-    """Ignored targets count nothing, and a frozen projection, here without a bias, gets no gradient."""
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_value_and_gradients_are_stock(inputs, epsilon, chunk, is_frozen):
+    """Ignored targets count nothing; the frozen projection is without a bias."""
     hidden, weight, bias, target = inputs
-    ours, theirs = (leaves(hidden, weight, None if frozen else bias, frozen=frozen) for _ in range(2))
+    projection = weight, None if is_frozen else bias
+    ours, theirs = (make_leaves(hidden, *projection, is_frozen) for _ in range(2))
     losses = linear_token_losses(*ours, target, epsilon, chunk, ignore_index=PAD, want_best=True)
     loss = label_smoothed(losses.nll, losses.smooth, epsilon, VOCAB).sum()
-    logits = torch.nn.functional.linear(*theirs)
-    lprobs, ignored = logits.log_softmax(-1).flatten(0, 1), target.eq(PAD)
-    expected, expected_nll = label_smoothed_nll_loss(lprobs, target.flatten(), epsilon, ignore_index=PAD)
+    logits, is_ignored = F.linear(*theirs), target.eq(PAD)
+    expected, expected_nll = label_smoothed_nll_loss(
+        logits.log_softmax(-1).flatten(0, 1), target.flatten(), epsilon, ignore_index=PAD
+    )
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(losses.nll.sum(), expected_nll)
-    assert torch.equal(losses.best, logits.argmax(-1).masked_fill(ignored, -1))
-    assert not losses.nll[ignored].any() and not losses.smooth[ignored].any()
+    assert torch.equal(losses.best, logits.argmax(-1).masked_fill(is_ignored, -1))
+    assert not losses.nll[is_ignored].any() and not losses.smooth[is_ignored].any()
     assert bool(losses.smooth.any()) == (epsilon > 0)
     (loss / 7).backward()
     (expected / 7).backward()
-    for mine, reference in zip(ours, theirs):
-        assert frozen or mine.grad is not None
-        if mine is not None and mine.grad is not None:
-            torch.testing.assert_close(mine.grad, reference.grad)
+    for tensor, reference in zip(ours, theirs):
+        if tensor is not None:
+            assert (tensor.grad is None) == (reference.grad is None)
+            if tensor.grad is not None:
+                torch.testing.assert_close(tensor.grad, reference.grad)
 
 
 @HALF
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_half_precision_is_summed_in_float32_over_many_chunks(device, dtype, epsilon, weighted):
-    """600 tokens, two at a time, whose shares of the weight's gradient all have one sign: a sum in half precision stalls."""
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_half_precision_is_summed_in_float32(device, dtype, epsilon, is_weighted):
+    """300 chunks add to the weight's gradient with one sign: a sum in half precision stalls."""
     generator = torch.Generator().manual_seed(4)
     hidden = (1 + 0.1 * torch.randn(600, WIDTH, generator=generator)).to(device, dtype)
     weight = (0.3 * torch.randn(VOCAB, WIDTH, generator=generator)).to(device, dtype)
     bias = torch.randn(VOCAB, generator=generator).to(device, dtype)
     target = torch.randint(2, 5, (600,), generator=generator).to(device)
-    scale = torch.linspace(0.5, 1.5, 600, device=device) if weighted else torch.ones(600, device=device)
-    ours, theirs = leaves(hidden, weight, bias), leaves(hidden.double(), weight.double(), bias.double())
-    found, expected = linear_nll(*ours, target, epsilon, chunk_size=2), materialised(*theirs, target)
+    scale = torch.ones(600, device=device)
+    if is_weighted:
+        scale = torch.linspace(0.5, 1.5, 600, device=device)
+    ours = make_leaves(hidden, weight, bias)
+    theirs = make_leaves(hidden.double(), weight.double(), bias.double())
+    terms = linear_nll(*ours, target, epsilon, chunk_size=2)
+    expected = losses_of_all_logits(*theirs, target)
     rounding = 4 * torch.finfo(dtype).eps
-    for mine, reference in list(zip(found, expected))[: 2 if epsilon else 1]:
-        assert mine.dtype == torch.float32
-        torch.testing.assert_close(mine.double(), reference, rtol=rounding, atol=rounding)
-    (label_smoothed(*found, epsilon, VOCAB) * scale).sum().backward()
+    for term, reference in list(zip(terms, expected))[: 2 if epsilon else 1]:
+        assert term.dtype == torch.float32
+        torch.testing.assert_close(term.double(), reference, rtol=rounding, atol=rounding)
+    (label_smoothed(*terms, epsilon, VOCAB) * scale).sum().backward()
     (label_smoothed(*expected, epsilon, VOCAB) * scale).sum().backward()
-    for mine, reference in zip(ours, theirs):
-        assert mine.grad.dtype == dtype
-        allowed = rounding * float(reference.grad.abs().max())
-        torch.testing.assert_close(mine.grad.double(), reference.grad, rtol=rounding, atol=allowed)
+    for tensor, reference in zip(ours, theirs):
+        assert tensor.grad.dtype == dtype
+        close = {"rtol": rounding, "atol": rounding * float(reference.grad.abs().max())}
+        torch.testing.assert_close(tensor.grad.double(), reference.grad, **close)
 
 
 @HALF
-@pytest.mark.parametrize("trained", [False, True])
-def test_half_precision_holds_more_words_than_its_largest_number(device, dtype, trained):
-    """float16 ends at 65,504: the sum of so many equally likely rows is larger."""
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_half_precision_has_room_for_70000_equally_likely_words(device, dtype, is_trained):
+    """The sum of so many exponentials exceeds 65,504, the largest number of float16."""
     words = 70_000
     hidden = torch.zeros(3, 1, device=device, dtype=dtype, requires_grad=True)
-    weight = torch.ones(words, 1, device=device, dtype=dtype, requires_grad=trained)
+    weight = torch.ones(words, 1, device=device, dtype=dtype, requires_grad=is_trained)
     target = torch.tensor([0, 5, words - 1], device=device)
     losses = linear_token_losses(hidden, weight, None, target, 0.1, chunk_size=2, want_best=True)
-    torch.testing.assert_close(losses.nll, torch.full((3,), words, device=device).float().log())
+    expected = torch.full((3,), words, device=device).float().log()
+    torch.testing.assert_close(losses.nll, expected)
     torch.testing.assert_close(losses.smooth / words, losses.nll)
-    assert losses.best.tolist() == [0, 0, 0], "of equal ones the first, as argmax takes it"
+    assert losses.best.tolist() == [0, 0, 0], "the first of equal words, as argmax takes it"
     losses.nll.sum().backward()
     torch.testing.assert_close(hidden.grad, torch.zeros_like(hidden), rtol=0, atol=1e-2)
     assert weight.grad is None or bool((weight.grad == 0).all()), "the states are zero"
 
 
-def test_weights_that_differ_between_tokens_and_a_second_backward(inputs):
-    """The sums of the forward pass cannot be used then."""
+def test_token_weights_and_a_second_backward_compute_the_sums_again(inputs):
+    """The sums of the forward pass serve one backward pass with equal weights only."""
     hidden, weight, bias, target = inputs
-    scale = torch.linspace(0.5, 2.0, target.numel(), dtype=torch.float64, device=target.device).view_as(target)
-    ours, theirs = leaves(hidden, weight, bias), leaves(hidden, weight, bias)
-    (nll, smooth), expected = linear_nll(*ours, target, 0.1, 4), materialised(*theirs, target)
-    weighted = [one * scale + two * scale**2 for one, two in ((nll, smooth), expected)]
-    for loss, slow in (weighted, (nll, expected[0]), (nll, expected[0])):
-        wanted = torch.autograd.grad(slow.sum(), theirs, retain_graph=True)
-        for mine, reference in zip(torch.autograd.grad(loss.sum(), ours, retain_graph=True), wanted):
-            torch.testing.assert_close(mine, reference)
+    scale = torch.linspace(0.5, 2.0, target.numel(), dtype=torch.float64, device=target.device)
+    scale = scale.view_as(target)
+    ours, theirs = make_leaves(hidden, weight, bias), make_leaves(hidden, weight, bias)
+    nll, smooth = linear_nll(*ours, target, 0.1, 4)
+    slow_nll, slow_smooth = losses_of_all_logits(*theirs, target)
+    weighted = nll * scale + smooth * scale**2
+    slow_weighted = slow_nll * scale + slow_smooth * scale**2
+    for loss, slow in ((weighted, slow_weighted), (nll, slow_nll), (nll, slow_nll)):
+        gradients = torch.autograd.grad(loss.sum(), ours, retain_graph=True)
+        expected = torch.autograd.grad(slow.sum(), theirs, retain_graph=True)
+        torch.testing.assert_close(gradients, expected)
 
 
-@pytest.mark.parametrize("trained", [False, True])
-def test_tokens_times_vocabulary_never_exists(device, trained):
-    """Nor, without gradients, a buffer of V x C."""
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_no_tensor_of_tokens_times_vocabulary_is_made(device, is_trained):
+    """Without gradients, a buffer of the weight's size is not made, either."""
     tokens, vocab, chunk = 64, 1000, 8
     hidden = torch.randn(tokens, WIDTH, device=device, requires_grad=True)
-    weight = torch.randn(vocab, WIDTH, device=device, requires_grad=trained)
+    weight = torch.randn(vocab, WIDTH, device=device, requires_grad=is_trained)
     target = torch.randint(0, vocab, (tokens,), device=device)
     with TensorSizes() as sizes:
-        label_smoothed(*linear_nll(hidden, weight, None, target, 0.1, chunk), 0.1, vocab).sum().backward()
+        terms = linear_nll(hidden, weight, None, target, 0.1, chunk)
+        label_smoothed(*terms, 0.1, vocab).sum().backward()
     assert sizes.largest() <= max(chunk * vocab, vocab * WIDTH)
     with torch.no_grad(), TensorSizes() as sizes:
         linear_nll(hidden, weight, None, target, 0.1, chunk_size=1)

@@ -14,7 +14,8 @@ from examples.recipes.studies import STUDIES, read_study
 from examples.recipes.systems import FOLDER, RecipeError, read_limits, read_system
 from tests.conftest import ROOT
 from tests.unit.recipes.test_paper_sizes import runs_of, training
-from tests.unit.recipes.test_studies import BEAM, options_of, write
+from tests.unit.recipes.builders import BEAM, options_of
+from tests.unit.recipes.builders import write_study as write
 
 BIG = {"lr": "0.0005", "dropout": "0.3", "max-epoch": "50", "tokens": 32_768}  # SGA 5.1, Transformers
 PLM = {"lr": "3e-5", "max-update": "80000", "tokens": 4_096}  # SGA 5.1, fine-tuning
@@ -53,7 +54,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("name", "arm", "number", "pair", "expected"), SETTINGS)
 def test_settings_are_those_of_the_papers(name, arm, number, pair, expected):
-    given = options_of(training(runs_of(name), arm, number, pair))[1]
+    given = options_of(training(runs_of(name), arm, number, pair))
     tokens = int(given.get("--max-tokens", 0)) * int(given.get("--update-freq", 1))
     actual = {option: given.get(f"--{option}") for option in expected}
     if "tokens" in expected:
@@ -124,7 +125,7 @@ def test_a_section_replaces_keys_and_the_small_size_stays(tmp_path):
     assert small.settings() == {**before, "values": {"vocabulary": 7}} and small.size == "small"
     assert whole.settings()["size"] == "paper" and whole.settings() != small.settings()
     (job,) = whole.final()
-    given = options_of(Runs(whole, ROOT, "data", {}).training(job, 1))[1]
+    given = options_of(Runs(whole, ROOT, "data", {}).training(job, 1))
     assert (given["--lr"], given["--max-epoch"]) == ("0.0005", "50"), "the system's own limits, not the budget"
 
 

@@ -1,4 +1,4 @@
-"""What a run's record says."""
+"""Test what is recorded of a run: trained parameters, CPU time, earlier stages, the machine."""
 
 import pytest
 import torch
@@ -6,38 +6,38 @@ import torch
 from examples.recipes import record
 from fairseq_plugins import checkpoints  # noqa: F401  (its import counts for no test)
 
-STARTED = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | num. {} model params: {} (num. trained: {})\n"
+MODEL = "x | INFO | fairseq_cli.train | num. {} model params: {} (num. trained: {})\n"
 
 
 def test_trained_parameters_are_those_of_the_last_start(tmp_path):
     log = tmp_path / "train.log"
-    lines = [STARTED.format("shared", "5,424,754", "1,000"), STARTED.format("expert", 9, 9), "epoch 1\n"]
-    lines += [STARTED.format("shared", "5,424,754", "1,524,800"), STARTED.format("expert", 0, 0)]
-    log.write_text("".join(lines), encoding="utf-8")
-    assert record.trained_parameters(log) == 1_524_800
-    log.write_text("".join(lines[:2]), encoding="utf-8")
+    first = MODEL.format("shared", "5,424,754", "1,000") + MODEL.format("expert", 9, 9)
+    log.write_text(first)
     assert record.trained_parameters(log) == 1_009
-    log.write_text("epoch 1\n", encoding="utf-8")
+    second = MODEL.format("shared", "5,424,754", "1,524,800") + MODEL.format("expert", 0, 0)
+    log.write_text(f"{first}epoch 1\n{second}")
+    assert record.trained_parameters(log) == 1_524_800
+    log.write_text("epoch 1\n")
     with pytest.raises(ValueError, match="train.log: no line 'num. shared model params"):
         record.trained_parameters(log)
 
 
-def test_cpu_time_is_that_of_the_starts_that_ended(tmp_path):
+def test_cpu_time_is_that_of_completed_starts(tmp_path):
     log = tmp_path / "train.log"
-    log.write_text("epoch 1\n", encoding="utf-8")
+    log.write_text("epoch 1\n")
     assert record.cores(log) is None
-    log.write_text(
-        "epoch 1\ntimes: real 10.0 user 15.0 sys 1.0\nx\ntimes: real 30.0 user 40.0 sys 4.0\n", encoding="utf-8"
-    )
+    times = ["epoch 1", "times: real 10.0 user 15.0 sys 1.0", "x"]
+    log.write_text("\n".join([*times, "times: real 30.0 user 40.0 sys 4.0\n"]))
     assert record.cores(log) == 1.5
 
 
 def state(updates, seconds):
     history = [{"num_updates": 3}, {"num_updates": updates}]
-    return {"optimizer_history": history, "extra_state": {"previous_training_time": seconds}}
+    extra_state = {"previous_training_time": seconds}
+    return {"optimizer_history": history, "extra_state": extra_state}
 
 
-def test_a_run_counts_the_stage_that_it_starts_from(tmp_path):
+def test_a_run_counts_its_earlier_stages(tmp_path):
     assert record.updates_and_seconds(state(400, 30.0)) == (400, 30.0)
     assert record.earlier_stages(tmp_path) == (0, 0.0)
     (tmp_path / "stage1").mkdir()

@@ -1,12 +1,12 @@
-"""Studies: what a file may not hold, keys of runs, commands of assets, stages and outputs, budgets, what counts as other code."""
+"""Test studies: bad files, keys of runs, commands of assets, stages and outputs, variants."""
 
 import json
-import shlex
 from pathlib import Path
 
 import fairseq
 import pytest
 import yaml
+from fairseq import options as fairseq_options
 
 import fairseq_plugins  # noqa: F401  (registers the tasks and architectures)
 from examples.recipes import runs as runs_module
@@ -14,303 +14,299 @@ from examples.recipes.record import validation_point
 from examples.recipes.runs import Runs
 from examples.recipes.scores import Scores
 from examples.recipes.studies import STUDIES, read_set, read_study
-from examples.recipes.systems import RecipeError, list_names
+from examples.recipes.systems import list_names
 from tests.conftest import ROOT
-
-BEAM = {"beam": {"title": "beam 5"}}
-TWO = {
-    "system": "sga",
-    "start": "model",
-    "before": [{"system": "at", "data": "other", "limits": {"updates": 40}}],
-    "limits": {"minutes": 9},
-    "train": {"lr-scheduler": "inverse_sqrt", "total-num-update": None, "warmup-updates": 7},
-    "outputs": {0: {"title": "one pass", "options": {"iter-decode-max-iter": 0}}},
-    "grid": [{"lr": 0.1, "no-denoising": True}, {"lr": 2}],
-}
-
-
-OWN = {"title": "own command", "metric": "f1", "run": "score $model $source $seed $$HOME"}
-
-
-EACH = {"system": "masked_lm", "limits": {"updates": 200}, "each_seed": True}
-
-
-def write(folder, **changes):
-    content = {
-        "title": "Probe",
-        "set": "own",
-        "directions": ["en-de", "de-en"],
-        "seeds": [1, 2],
-        "budget": {"tune": {"minutes": 3}, "final": {"minutes": 6, "interval": 50}},
-        "assets": {"model": {"system": "masked_lm", "limits": {"updates": 200}}},
-        "arms": {"A + b": {"system": "at", "outputs": BEAM, "grid": [{"lr": 1}, {"lr": 2}]}, "two": TWO},
-        "claims": [{"better": ["A + b", "beam"], "worse": ["two", 0]}],
-        **changes,
-    }
-    path = folder / "probe.yaml"
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
-    return path
-
-
-METRICS = {"de-en": "accuracy", "en-de": "accuracy"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"sets": 1}, ["'sets' was unexpected"]),
-        ({"set": "wmt"}, ["set wmt", "valid:", "own"]),
-        ({"values": {"lines": 3}}, ["values: lines", "valid: vocabulary"]),
-        ({"seeds": [-1]}, ["seeds.0", "-1"]),
-        ({"budget": {"final": {"minutes": 0}}}, ["budget.final.minutes", "0"]),
-        ({"budget": {"final": {"minutes": 1}}}, ["budget", "need tune"]),
-        ({"arms": {"one": {"system": "att", "outputs": BEAM}}, "claims": []}, ["system att", "valid:", "at"]),
-        ({"arms": {"one": {"system": "at", "outputs": BEAM}, "two": TWO}, "claims": []}, ["one size", "'two': 2"]),
-        ({"assets": {}}, ["arms.two.start: model"]),
-        ({"assets": {"model": {"given": "a", "system": "at"}}}, ["assets.model"]),
-        ({"assets": {"model": {"run": "a", "makes": "b", "each_seed": True}}}, ["assets.model"]),
-        (
-            {"assets": {"model": EACH, "text": {"run": "cut $model", "makes": "text", "needs": ["model"]}}},
-            ["assets.text: model is one of each seed", "each_seed for text too"],
-        ),
-        ({"arms": {"two": {**TWO, "needs": ["text"]}}, "claims": []}, ["arms.two.needs: text", "valid: model"]),
-        ({"claims": [{"better": ["two", 1], "worse": ["two", 0]}]}, ["claims: ['two', '1']", "['two', '0']"]),
-        ({"metrics": {"en-de": "accuracy"}}, ["metrics", "de-en"]),
-        ({"score": "bleu", "metrics": METRICS}, ["score", "not beside metrics"]),
-        ({"set": "collections"}, ["set collections", "no reference"]),
-        (
-            {"arms": {"two": {**TWO, "outputs": {"x": OWN}}}, "claims": []},
-            ["arms.two.outputs", "run: valid", "metrics"],
-        ),
-        ({"arms": {"two": {**TWO, "outputs": {"x": {"title": "x", "run": "y"}}}}}, ["outputs.x", "'metric'"]),
-    ],
+from tests.unit.recipes.builders import (
+    BEAM,
+    METRICS,
+    ONE_STAGE,
+    TWO_STAGES,
+    assert_refused,
+    options_of,
+    split_command,
+    write_study,
 )
-def test_what_a_study_may_not_hold(tmp_path, changes, words):
-    with pytest.raises(RecipeError) as raised:
-        read_study(write(tmp_path, **changes))
-    assert all(word in str(raised.value) for word in ["probe.yaml" if "system" not in words[0] else "", *words])
+
+F1 = {"title": "a command", "metric": "f1", "run": "score $model $source $seed $$HOME"}
+PER_SEED = {"system": "masked_lm", "limits": {"updates": 200}, "each_seed": True}
+TEXT = {"run": "cut $model", "makes": "text"}
+
+
+def one_arm(**changes):
+    """Return the changes of a study with one arm and no claims."""
+    return {"arms": {"two": {**TWO_STAGES, **changes}}, "claims": []}
+
+
+@pytest.mark.cases(
+    "changes words",
+    ({"sets": 1}, ["probe.yaml", "'sets'"]),
+    ({"set": "wmt"}, ["probe.yaml", "set wmt", "valid:", "own"]),
+    ({"values": {"lines": 3}}, ["values: lines", "valid: vocabulary"]),
+    ({"seeds": [-1]}, ["seeds.0", "-1"]),
+    ({"budget": {"final": {"minutes": 0}}}, ["budget.final.minutes", "0"]),
+    ({"budget": {"final": {"minutes": 1}}}, ["budget", "need tune"]),
+    (one_arm(system="att"), ["system att", "valid:", "at"]),
+    (
+        {"arms": {"one": {**ONE_STAGE, "grid": [{}]}, "two": TWO_STAGES}, "claims": []},
+        ["one size", "'two': 2"],
+    ),
+    ({"assets": {}}, ["arms.two.start: model"]),
+    ({"assets": {"model": {"given": "a", "system": "at"}}}, ["assets.model"]),
+    ({"assets": {"model": {"run": "a", "makes": "b", "each_seed": True}}}, ["assets.model"]),
+    ({"assets": {"model": PER_SEED, "text": {**TEXT, "needs": ["model"]}}}, ["assets.text: model"]),
+    (one_arm(needs=["text"]), ["arms.two.needs: text", "valid: model"]),
+    ({"claims": [{"better": ["two", 1], "worse": ["two", 0]}]}, ["claims: ['two', '1']"]),
+    ({"metrics": {"en-de": "accuracy"}}, ["metrics", "de-en"]),
+    ({"score": "bleu", "metrics": METRICS}, ["score", "not beside metrics"]),
+    ({"set": "collections"}, ["set collections", "no reference"]),
+    (one_arm(outputs={"x": F1}), ["arms.two.outputs", "run: valid", "metrics"]),
+    (one_arm(outputs={"x": {"title": "x", "run": "y"}}), ["outputs.x", "'metric'"]),
+)
+def test_bad_studies_are_refused(tmp_path, changes, words):
+    assert_refused(words, read_study, write_study(tmp_path, **changes))
 
 
 def test_runs_of_a_study(tmp_path):
-    study = read_study(write(tmp_path))
-    assert [job.key for job in study.tuning()] == [
-        f"tune/en-de/{arm}-{point}/seed1" for arm in ("a___b", "two") for point in (0, 1)
-    ]
+    study = read_study(write_study(tmp_path))
+    tuning = [job.key for job in study.tuning()]
+    arms = ("a___b-0", "a___b-1", "two-0", "two-1")
+    assert tuning == [f"tune/en-de/{arm}/seed1" for arm in arms]
     finals = study.final({"A + b": 1, "two": 0})
-    assert [job.key for job in finals[:3]] == [
-        "final/en-de/a___b-1/seed1",
-        "final/en-de/two-0/seed1",
-        "final/de-en/a___b-1/seed1",
-    ]
+    runs = ("en-de/a___b-1", "en-de/two-0", "de-en/a___b-1")
+    assert [job.key for job in finals[:3]] == [f"final/{run}/seed1" for run in runs]
     assert all(study.job(job.key) == job for job in [*study.tuning(), *finals])
-    assert finals[1].options == ["--lr", "0.1", "--no-denoising"] and study.limit("final") == "6 minutes"
+    assert finals[1].options == ["--lr", "0.1", "--no-denoising"]
+    assert study.limit("final") == "6 minutes"
 
 
-def options_of(command):
-    words = shlex.split(command.replace("\\\n", " "))
-    return words[:2], {word: following for word, following in zip(words, [*words[1:], ""]) if word.startswith("--")}
-
-
-@pytest.mark.parametrize(
-    ("line", "taken"),
-    [
-        ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu avx512f avx512_bf16 vnni", True),
-        ("vendor_id\t: GenuineIntel\nflags\t\t: fpu avx512f avx512_bf16 vnni", False),
-        ("vendor_id\t: GenuineIntel\nflags\t\t: fpu avx512_bf16 amx_bf16", True),
-        ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu avx2 avx512f\nbugs: amx_bf16", False),
-        ("Features\t: asimd bf16 sve", True),
-    ],
+@pytest.mark.cases(
+    "cpu_flags is_fast",
+    ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu avx512f avx512_bf16 vnni", True),
+    ("vendor_id\t: GenuineIntel\nflags\t\t: fpu avx512f avx512_bf16 vnni", False),
+    ("vendor_id\t: GenuineIntel\nflags\t\t: fpu avx512_bf16 amx_bf16", True),
+    ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu avx2 avx512f\nbugs: amx_bf16", False),
+    ("Features\t: asimd bf16 sve", True),
 )
-def test_bfloat16_is_left_out_where_the_cpu_is_not_faster_in_it(tmp_path, monkeypatch, line, taken):
+def test_bfloat16_is_left_out_on_cpus_that_are_slow_in_it(
+    tmp_path, monkeypatch, cpu_flags, is_fast
+):
     arm = {"system": "at", "outputs": BEAM, "train": {"bf16": True}}
-    study = read_study(write(tmp_path, arms={"one": arm}, claims=[]))
+    study = read_study(write_study(tmp_path, arms={"one": arm}, claims=[]))
+    (job, *_) = study.final({"one": 0})
     monkeypatch.setattr(runs_module, "PROCESSOR", tmp_path / "cpuinfo")
-    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\n")
-    for device, expected in (("cpu", taken), ("cuda", True)):
-        command = Runs(study, ROOT, "data", runs_module.options_of(device)).training(study.final({"one": 0})[0], 1)
-        assert ("--bf16" in command) == expected and ("--cpu" in command) == (device == "cpu")
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{cpu_flags}\n")
+    for device, has_bf16 in (("cpu", is_fast), ("cuda", True)):
+        runs = Runs(study, ROOT, "data", runs_module.options_of(device))
+        command = runs.training(job, 1)
+        assert ("--bf16" in command) == has_bf16
+        assert ("--cpu" in command) == (device == "cpu")
 
 
 def test_commands_of_a_run(tmp_path):
-    study = read_study(write(tmp_path))
+    study = read_study(write_study(tmp_path))
     runs = Runs(study, Path("/root"), "/data", {"cpu": True})
-    job = study.final({"A + b": 1, "two": 0})[1]
-    first, last = options_of(runs.training(job, 1)), options_of(runs.training(job, 2))
-    assert first[0] == ["fairseq-train", "other"] and last[0] == ["fairseq-train", "bin"]
-    assert first[1]["--save-dir"] == f"runs/{job.key}/stage1" and last[1]["--save-dir"] == f"runs/{job.key}"
-    assert first[1]["--max-update"] == "40" and first[1]["--warmup-updates"] == "10", "a quarter"
-    assert "--stop-time-hours" not in first[1] and first[1]["--validate-interval-updates"] == "3", "a twelfth"
-    assert last[1]["--stop-time-hours"] == "0.1500" and "--max-update" not in last[1]
-    assert last[1]["--pretrained-mlm"] == f"runs/{job.key}/start2.pt" and last[1]["--lr"] == "0.1"
-    assert "--no-denoising" in last[1] and "--cpu" in first[1]
-    program, given = options_of(runs.output(job, "0"))
-    assert program == ["fairseq-generate", "bin"] and given["--gen-subset"] == "test"
-    assert (given["--iter-decode-max-iter"], given["--path"]) == ("0", f"averages/{job.key}.pt")
-    one = options_of(runs.training(study.final({"A + b": 1, "two": 0})[2], 1))[1]
-    assert (one["--stop-time-hours"], one["--validate-interval-updates"], one["--lr"]) == ("0.1000", "50", "2")
-    assert (one["--source-lang"], one["--target-lang"], one["--warmup-updates"]) == ("de", "en", "1000"), "the most"
-    asset = options_of(runs.asset_training("model"))[1]
-    assert (asset["--save-dir"], asset["--warmup-updates"], asset["--seed"]) == ("train/model", "10", "1")
-    assert runs.marker("model") == "assets/model/config.json" and "export_masked_lm" in runs.asset_command("model")
-
-
-def test_an_asset_of_each_seed(tmp_path):
-    """Trained with every seed, in folders of their own, from the one of the same seed; a run starts from that of its seed."""
-    second = {"system": "at", "start": "model", "limits": {"updates": 9}, "each_seed": True, "train": {"x": "$start"}}
-    one = {"system": "at", "limits": {"updates": 9}}
-    other = {"given": "$data/$seed.pt", "each_seed": True}
-    own = {"start": "second", "needs": ["model"], "train": {"y": "$model"}, "before": [], "grid": [{}]}
-    given = {
-        "assets": {"model": EACH, "second": second, "one": one, "other": other},
-        "arms": {"two": {**TWO, **own, "limits": {"updates": 9}}},
+    _, job, single = study.final({"A + b": 1, "two": 0})[:3]
+    commands = [runs.training(job, 1), runs.training(job, 2), runs.output(job, "0")]
+    programs = [split_command(command)[:2] for command in commands]
+    names = [("fairseq-train", "other"), ("fairseq-train", "bin"), ("fairseq-generate", "bin")]
+    assert programs == [list(name) for name in names]
+    first, last, output = (options_of(command) for command in commands)
+    expected = {
+        "--save-dir": f"runs/{job.key}/stage1",
+        "--max-update": "40",
+        "--warmup-updates": "10",  # a quarter
+        "--validate-interval-updates": "3",  # a twelfth
     }
-    study = read_study(write(tmp_path, **given, claims=[], seeds=[0, 7]))
+    assert expected.items() <= first.items()
+    assert "--cpu" in first and "--stop-time-hours" not in first
+    expected = {
+        "--save-dir": f"runs/{job.key}",
+        "--stop-time-hours": "0.1500",
+        "--pretrained-mlm": f"runs/{job.key}/start2.pt",
+        "--lr": "0.1",
+    }
+    assert expected.items() <= last.items()
+    assert "--no-denoising" in last and "--max-update" not in last
+    expected = {"--gen-subset": "test", "--iter-decode-max-iter": "0"}
+    assert expected.items() <= output.items()
+    assert output["--path"] == f"averages/{job.key}.pt"
+    expected = {
+        "--stop-time-hours": "0.1000",
+        "--validate-interval-updates": "50",
+        "--lr": "2",
+        "--source-lang": "de",
+        "--target-lang": "en",
+        "--warmup-updates": "1000",  # the most
+    }
+    assert expected.items() <= options_of(runs.training(single, 1)).items()
+    expected = {"--save-dir": "train/model", "--warmup-updates": "10", "--seed": "1"}
+    assert expected.items() <= options_of(runs.asset_training("model")).items()
+    assert runs.marker("model") == "assets/model/config.json"
+    assert "export_masked_lm" in runs.asset_command("model")
+
+
+def test_runs_start_from_the_asset_of_their_seed(tmp_path):
+    """Train an asset per seed from another one of the same seed, each in a folder."""
+    single = {"system": "at", "limits": {"updates": 9}}
+    start = {"start": "model", "each_seed": True, "train": {"x": "$start"}}
+    assets = {
+        "model": PER_SEED,
+        "second": {**single, **start},
+        "single": single,
+        "ready": {"given": "$data/$seed.pt", "each_seed": True},
+    }
+    arm = {"start": "second", "needs": ["model"], "train": {"y": "$model"}, "before": []}
+    arms = one_arm(**arm, grid=[{}], limits={"updates": 9})
+    study = read_study(write_study(tmp_path, assets=assets, **arms, seeds=[0, 7]))
     runs = Runs(study, ROOT, "data", {})
-    both = [(name, seed) for name in ("model", "second") for seed in (0, 7)]
-    assert runs.trained() == [*both, ("one", None)] and runs.place("one") == "one"
+    trained = [(name, seed) for name in ("model", "second") for seed in (0, 7)]
+    assert runs.trained() == [*trained, ("single", None)] and runs.place("single") == "single"
+    assert options_of(runs.asset_training("single"))["--seed"] == "1"
     for seed in (0, 7):
         folder = f"assets/model/seed{seed}"
         assert runs.marker("model", seed) == f"{folder}/config.json"
         assert runs.asset_command("model", seed).endswith(f"--output {folder}")
-        given = options_of(runs.asset_training("second", seed))[1]
-        assert given["--save-dir"] == f"train/second/seed{seed}" and given["--seed"] == str(seed)
-        assert given["--x"] == folder
-        assert f"train/second/seed{seed}/checkpoint_last" in runs.asset_command("second", seed)
-        assert runs.asset("other", seed) == f"data/{seed}.pt"
-        (job,) = [job for job in study.final({"two": 0}) if job.seed == seed and job.pair == "en-de"]
-        given = options_of(runs.training(job, 1))[1]
-        assert (given["--pretrained-mlm"], given["--y"]) == (f"assets/second/seed{seed}/model.pt", folder)
-    assert options_of(runs.asset_training("one"))[1]["--seed"] == "1"
+        options = options_of(runs.asset_training("second", seed))
+        assert options["--save-dir"] == f"train/second/seed{seed}"
+        assert (options["--seed"], options["--x"]) == (str(seed), folder)
+        checkpoint = f"train/second/seed{seed}/checkpoint_last"
+        assert checkpoint in runs.asset_command("second", seed)
+        assert runs.asset("ready", seed) == f"data/{seed}.pt"
+        jobs = [job for job in study.final({"two": 0}) if job.pair == "en-de"]
+        (job,) = [job for job in jobs if job.seed == seed]
+        options = options_of(runs.training(job, 1))
+        assert options["--pretrained-mlm"] == f"assets/second/seed{seed}/model.pt"
+        assert options["--y"] == folder
 
 
-@pytest.mark.parametrize(
-    ("assets", "words"),
-    [
-        ({"model": {"given": "$data/$seed.pt"}}, ["$data/$seed.pt: 'seed' has no value", "valid: $root, $data"]),
-        (
-            {"model": EACH, "text": {"run": "cut $model", "makes": "text"}},
-            ["cut $model: 'model' has no value", "$text"],
-        ),
-    ],
+@pytest.mark.cases(
+    "assets words",
+    ({"model": {"given": "$data/$seed.pt"}}, ["$data/$seed.pt: 'seed'", "valid: $root, $data"]),
+    ({"model": PER_SEED, "text": TEXT}, ["cut $model: 'model'", "valid: $root, $data"]),
 )
-def test_a_name_without_a_value_is_refused(tmp_path, assets, words):
-    study = read_study(write(tmp_path, assets=assets))
-    with pytest.raises(RecipeError) as raised:
-        Runs(study, ROOT, "data", {}).fill(assets["text"]["run"])
-    assert all(word in str(raised.value) for word in words), raised.value
+def test_names_without_a_value_are_refused(tmp_path, assets, words):
+    study = read_study(write_study(tmp_path, assets=assets))
+
+    def fill():
+        Runs(study, ROOT, "data", {}).fill(TEXT["run"])
+
+    assert_refused(words, fill)
 
 
-def test_an_output_may_have_a_command_and_a_metric_of_its_own(tmp_path):
-    arms = {"A": {"system": "understanding", "outputs": {"test": {"title": "test"}, "x": OWN}}}
-    content = {"arms": arms, "claims": [], "directions": ["xnli"], "metrics": {"xnli": "accuracy"}}
-    study = read_study(write(tmp_path, **content))
+def test_an_output_may_have_its_command_and_metric(tmp_path):
+    outputs = {"test": {"title": "test"}, "x": F1}
+    arms = {"A": {"system": "understanding", "outputs": outputs}}
+    metrics = {"directions": ["xnli"], "metrics": {"xnli": "accuracy"}}
+    study = read_study(write_study(tmp_path, arms=arms, claims=[], **metrics))
     (job, _) = study.final({"A": 0})
-    runs = Runs(study, ROOT, "data", {})
-    assert runs.output(job, "x") == f"{{ score averages/{job.key}.pt xnli 1 $HOME; }}"
-    lines = {"test": [("accuracy", 50)], "x": [("accuracy", 1), ("f1", 30)]}
-    for stem, numbers in lines.items():
-        path = tmp_path / job.key / f"{stem}.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("| test.a | " + json.dumps({f"test.a_{name}": value for name, value in numbers}) + "\n")
-    found = Scores(study, lambda name: (tmp_path / name).read_bytes()).of(job)
-    assert {stem: one["subsets"] for stem, one in found.items()} == {"test": {"test.a": 50.0}, "x": {"test.a": 30.0}}
+    command = Runs(study, ROOT, "data", {}).output(job, "x")
+    assert command == f"{{ score averages/{job.key}.pt xnli 1 $HOME; }}"
+    (tmp_path / job.key).mkdir(parents=True)
+    for stem, values in (("test", {"accuracy": 50}), ("x", {"accuracy": 1, "f1": 30})):
+        log = json.dumps({f"test.a_{name}": value for name, value in values.items()})
+        (tmp_path / job.key / f"{stem}.log").write_text(f"| test.a | {log}\n")
+    scores = Scores(study, lambda name: (tmp_path / name).read_bytes()).of(job)
+    subsets = {stem: score["subsets"] for stem, score in scores.items()}
+    assert subsets == {"test": {"test.a": 50.0}, "x": {"test.a": 30.0}}
 
 
-def test_sets_on_top_of_others_and_languages_of_the_directions(tmp_path):
-    one, two = ({"makes": name, "run": "$pairs $languages"} for name in ("one", "two"))
-    base = {
-        "title": "base",
-        "steps": [one],
-        "values": {"a": 1},
-        "variants": {"more": {"title": "more", "steps": [two]}},
+def test_variants_of_sets_and_languages_of_the_directions(tmp_path):
+    first, second = ({"makes": name, "run": "$pairs $languages"} for name in ("one", "two"))
+    variants = {
+        "more": {"title": "more", "steps": [second]},
+        "alone": {"title": "alone", "like": None, "steps": [second]},
     }
-    base["variants"]["alone"] = {"title": "alone", "like": None, "steps": [two]}
+    base = {"title": "base", "steps": [first], "values": {"a": 1}, "variants": variants}
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
     pairs = ["en-de", "de-en", "fr-en"]
     sets = {name: read_set(name, tmp_path, pairs) for name in ("base", "more", "alone")}
-    assert [content["steps"][0]["makes"] for content in sets.values()] == ["one", "two", "two"]
+    makes = {name: content["steps"][0]["makes"] for name, content in sets.items()}
+    assert makes == {"base": "one", "more": "two", "alone": "two"}
     assert [content.get("values") for content in sets.values()] == [{"a": 1}, {"a": 1}, None]
-    assert (sets["more"]["languages"], sets["more"]["pairs"]) == (["en", "de", "fr"], ["en-de", "fr-en"])
-    for own, words in (
-        ({"title": "x", "like": "y"}, "like: x: goes round in a circle"),
-        ({"title": "x", "like": None}, "set x: has no steps"),
-    ):
-        (tmp_path / "x.yaml").write_text(yaml.safe_dump(own))
-        (tmp_path / "y.yaml").write_text(yaml.safe_dump({"title": "y", "like": "x"}))
-        with pytest.raises(RecipeError, match=words):
-            read_set("x", tmp_path, [])
+    assert sets["more"]["languages"] == ["en", "de", "fr"]
+    assert sets["more"]["pairs"] == ["en-de", "fr-en"]
+    (tmp_path / "y.yaml").write_text(yaml.safe_dump({"title": "y", "like": "x"}))
+    for like, words in (("y", ["like: x", "circle"]), (None, ["set x", "steps"])):
+        (tmp_path / "x.yaml").write_text(yaml.safe_dump({"title": "x", "like": like}))
+        assert_refused(words, read_set, "x", tmp_path, [])
 
 
-def test_a_variant_is_a_study_of_its_own(tmp_path):
-    """What it does not say is the file's, but for the texts; with like: null nothing is."""
+def test_a_variant_is_a_study_with_the_settings_but_not_the_texts_of_its_file(tmp_path):
+    budget = {"tune": {"minutes": 9}, "final": {"updates": 3000, "minutes": 20}}
     variants = {
-        "longer": {
-            "title": "Longer",
-            "seeds": [5],
-            "budget": {"tune": {"minutes": 9}, "final": {"updates": 3000, "minutes": 20}},
-        },
+        "longer": {"title": "Longer", "seeds": [5], "budget": budget},
         "alone": {"title": "Alone", "like": None, "seeds": [5]},
     }
-    write(tmp_path, finding="Probe is better.", notes=["A note."], variants=variants)
-    probe, longer = (read_study(tmp_path / f"{name}.yaml") for name in ("probe", "longer"))
+    write_study(tmp_path, finding="Probe is better.", notes=["A note."], variants=variants)
     assert list_names(tmp_path) == ["alone", "longer", "probe"]
-    assert (longer.name, longer.title, longer.finding, longer.notes) == ("longer", "Longer", "", ())
-    assert (longer.seeds, longer.limit("final"), probe.limit("final")) == (
-        (5,),
-        "3,000 updates or 20 minutes",
-        "6 minutes",
-    )
-    assert (longer.arms, longer.claims) == (probe.arms, probe.claims) and probe.finding == "Probe is better."
-    with pytest.raises(RecipeError, match=r"alone.yaml: the file: '\w+' is a required property"):
-        read_study(tmp_path / "alone.yaml")
+    probe, longer = (read_study(tmp_path / f"{name}.yaml") for name in ("probe", "longer"))
+    assert (longer.name, longer.title) == ("longer", "Longer")
+    assert (longer.finding, longer.notes) == ("", ()) and probe.finding == "Probe is better."
+    assert (longer.seeds, longer.limit("final")) == ((5,), "3,000 updates or 20 minutes")
+    assert probe.limit("final") == "6 minutes"
+    assert (longer.arms, longer.claims) == (probe.arms, probe.claims)
+    assert_refused(["alone.yaml", "required"], read_study, tmp_path / "alone.yaml")
 
 
-def test_what_counts_as_other_code(tmp_path):
-    """Seeds, claims and texts may change; what a command is made of may not."""
-    before = read_study(write(tmp_path)).settings()
-    assert read_study(write(tmp_path, seeds=[3], claims=[], title="Other", notes=["note"])).settings() == before
+def test_seeds_claims_and_texts_are_no_other_code(tmp_path):
+    before = read_study(write_study(tmp_path)).settings()
+    texts = {"title": "Other", "notes": ["note"]}
+    reworded = read_study(write_study(tmp_path, seeds=[3], claims=[], **texts))
+    assert reworded.settings() == before
     for change in (
         {"budget": {"tune": {"minutes": 3}, "final": {"minutes": 7}}},
         {"values": {"vocabulary": 3}},
         {"assets": {"model": {"given": "model"}}},
-        {"arms": {"A + b": {"system": "nat", "outputs": BEAM, "grid": [{"lr": 1}, {"lr": 2}]}, "two": TWO}},
+        {"arms": {"A + b": {**ONE_STAGE, "system": "nat"}, "two": TWO_STAGES}},
         {"score": "chrf"},
     ):
-        assert read_study(write(tmp_path, **change)).settings() != before, change
+        assert read_study(write_study(tmp_path, **change)).settings() != before, change
+
+
+# ---- Shipped studies. ----
 
 
 @pytest.mark.parametrize("name", list_names(STUDIES))
-def test_what_the_shipped_studies_report_is_kept_of_a_validation(name):
+def test_metrics_of_shipped_studies_are_recorded_at_validations(name):
     for metric in (read_study(STUDIES / f"{name}.yaml").metrics or {}).values():
-        assert validation_point({"valid.en_loss": "2", f"valid.en_{metric}": "30.5"}) == {"loss": 2.0, metric: 30.5}
+        log = {"valid.en_loss": "2", f"valid.en_{metric}": "30.5"}
+        assert validation_point(log) == {"loss": 2.0, metric: 30.5}
 
 
 @pytest.mark.parametrize("name", list_names(STUDIES))
-def test_the_commands_of_the_shipped_studies_are_those_of_fairseq(name):
-    from fairseq import options
-
+def test_fairseq_takes_the_commands_of_shipped_studies(name):
     if fairseq.__version__ == "0.12.2" and name == "pretraining":
-        pytest.skip(
-            "fairseq 0.12.2: --task multilingual_denoising and --arch mbart_base both add --max-source-positions"
-        )
+        pytest.skip("fairseq 0.12.2: its denoising task and mbart_base add the same option")
     study = read_study(STUDIES / f"{name}.yaml")
     runs = Runs(study, ROOT, "data", {})
-    lines = [runs.asset_training(asset) for asset, entry in study.assets.items() if "system" in entry]
-    for arm in study.arms:
-        for pair in (one for one in study.directions if one not in arm.refused):
-            (job,) = [one for one in study.final() if one[1:4] == (arm, pair, study.seeds[0])]
-            lines += [runs.training(job, number + 1) for number in range(len(arm.stages))]
-            decoded = [runs.output(job, stem) for stem in arm.outputs] if not study.metrics else []
-            for line in (one[one.index("fairseq-generate") :] for one in decoded if "fairseq-generate" in one):
-                words = shlex.split(line.replace("\\\n", " "))
-                options.parse_args_and_arch(options.get_generation_parser(), words[1:])
-    for line in lines:
-        words = shlex.split(line.replace("\\\n", " "))
+    trained = [asset for asset, entry in study.assets.items() if "system" in entry]
+    trainings = [runs.asset_training(asset) for asset in trained]
+    for job in first_jobs(study):
+        stages = range(1, len(job.arm.stages) + 1)
+        trainings += [runs.training(job, stage) for stage in stages]
+        outputs = [] if study.metrics else [runs.output(job, stem) for stem in job.arm.outputs]
+        for line in outputs:
+            if "fairseq-generate" in line:
+                words = split_command(line[line.index("fairseq-generate") :])
+                parser = fairseq_options.get_generation_parser()
+                fairseq_options.parse_args_and_arch(parser, words[1:])
+    for line in trainings:
+        words = split_command(line)
         by_epochs, words = words[0] == "python", words[words.index("fairseq-train") :]
-        args = options.parse_args_and_arch(options.get_training_parser(), words[1:])
-        assert args.max_update or args.stop_time_hours or (by_epochs and args.max_epoch <= 10), "a training ends"
-    for text in [
-        *(step["run"] for step in study.set["steps"]),
-        *(one["run"] for one in study.assets.values() if "run" in one),
-    ]:
-        assert "$" + "{" not in text and runs.fill(text)
+        parser = fairseq_options.get_training_parser()
+        args = fairseq_options.parse_args_and_arch(parser, words[1:])
+        has_epochs = by_epochs and args.max_epoch <= 10
+        assert args.max_update or args.stop_time_hours or has_epochs, "the training never ends"
+    commands = [step["run"] for step in study.set["steps"]]
+    commands += [asset["run"] for asset in study.assets.values() if "run" in asset]
+    for text in commands:
+        assert "${" not in text and runs.fill(text)
+
+
+def first_jobs(study):
+    """Return the final runs of the first seed with the first point of each grid."""
+    jobs = {}
+    for job in study.final():
+        if job.seed == study.seeds[0]:
+            jobs.setdefault((job.arm.name, job.pair), job)
+    return list(jobs.values())

@@ -1,4 +1,4 @@
-"""Words in any script: marks stay with their letters, scripts without spaces go by character."""
+"""Test words in any script: marks stay with letters, scripts without spaces go by character."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from fairseq_plugins.scoring.words import words
 
 @pytest.mark.cases(
     "text expected",
-    ("Don't stop: 3.5 km, U_V!", ["don", "t", "stop", "3", "5", "km", "u", "v"]),  # as rouge_score on ASCII
+    ("Don't stop: 3.5 km, U_V!", ["don", "t", "stop", "3", "5", "km", "u", "v"]),  # rouge_score
     ("Die Häuser, naïve Café.", ["die", "häuser", "naïve", "café"]),
     ("Привет, мир! Ёлка", ["привет", "мир", "ёлка"]),
     ("हिन्दी में लिखा।", ["हिन्दी", "में", "लिखा"]),
@@ -24,7 +24,7 @@ def test_words_of_many_scripts(text, expected):
     assert words(text) == expected
 
 
-def test_kinds_and_case():
+def test_options_set_kind_and_case():
     assert words("Zug 北京", "word") == ["zug", "北京"]
     assert words("Zug ดี", "char") == ["z", "u", "g", "ดี"]
     assert words("北京ABC", "word") == ["北京abc"]

@@ -1,4 +1,4 @@
-"""Denoising passes whose outputs come in a cycle: fewer of them, the same result."""
+"""Test denoising passes whose outputs come in a cycle: fewer passes, the same result."""
 
 from typing import NamedTuple
 
@@ -10,11 +10,11 @@ from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
 from tests import builders
 
 PERIOD, STATE = 0, 1
-"""Slots: the first holds a sentence's period, the second where in its cycle it is."""
+"""Slots: the first holds a sentence's period, the second its state in the cycle."""
 
 
 class Guidance(NamedTuple):
-    """Of each sentence its number, to see whose guidance arrives."""
+    """Number of each sentence, which shows whose guidance arrives."""
 
     numbers: torch.Tensor
 
@@ -22,38 +22,45 @@ class Guidance(NamedTuple):
         return Guidance(self.numbers[rows])
 
 
-class Wheel:
-    """A denoiser that counts: from a start above the cycle down to it, then 0, 1 ... period - 1 and again.
+class CyclicDenoiser:
+    """A denoiser that counts down to a cycle, then 0, 1 ... period - 1 again and again.
 
-    The log-probabilities say which state was read, and so whether an output is that of the pass it should be.
+    The log-probabilities name the state that was read, and so the pass that an output is of.
+
+    Attributes:
+        rewrite: (path, padding) -> the path that the denoiser gives; None = the path as it is.
+        reads: ``tokens`` or ``pieces``, the part of a path that the denoiser reads.
+        batch_sizes: number of sentences of each pass.
     """
 
     has_denoiser = True
 
-    def __init__(self, write=None, reads="tokens"):
-        self.rows, self.write, self.reads = [], write, reads
+    def __init__(self, rewrite=None, reads="tokens"):
+        self.rewrite, self.reads, self.batch_sizes = rewrite, reads, []
 
     def denoiser_input(self, path):
         return getattr(path, self.reads)
 
     def denoise(self, tokens, guidance, lengths):
-        """What was read, and what comes after it: (B, T, 2)."""
-        assert len(guidance.numbers) == len(tokens) == len(lengths) and tokens.size(1) == int(lengths.max())
+        """Return the tokens and those that follow them, (B, T, 2)."""
+        assert len(guidance.numbers) == len(tokens) == len(lengths)
+        assert tokens.size(1) == int(lengths.max())
         assert torch.equal(guidance.numbers + 4, lengths), "guidance of another sentence"
-        self.rows.append(len(tokens))
+        self.batch_sizes.append(len(tokens))
         period, state = tokens[:, PERIOD], tokens[:, STATE]
-        after = tokens.clone()
-        after[:, STATE] = torch.where(state >= period, state - 1, (state + 1) % period)
-        return torch.stack([tokens, after], dim=2)
+        following = tokens.clone()
+        following[:, STATE] = torch.where(state >= period, state - 1, (state + 1) % period)
+        return torch.stack([tokens, following], dim=2)
 
     def best_path(self, hidden, lengths, penalty=0.0):
-        """The state after, its log-probability the one before."""
         path = BestPath(hidden[..., 1], hidden[..., 1], -hidden[..., 0].double())
-        return path if self.write is None else self.write(path, torch.arange(hidden.size(1)) >= lengths[:, None])
+        if self.rewrite is None:
+            return path
+        return self.rewrite(path, torch.arange(hidden.size(1)) >= lengths[:, None])
 
 
-def path_of(periods, starts, filler=0):
-    """What an alignment gave for sentences of 4, 5, ... slots; ``filler`` stands in the padding."""
+def align(periods, starts, filler=0):
+    """Return an alignment of sentences of 4, 5, ... slots; ``filler`` stands in the padding."""
     lengths = torch.arange(len(periods)) + 4
     tokens = torch.zeros(len(periods), int(lengths.max()), dtype=torch.int64)
     tokens[:, PERIOD], tokens[:, STATE] = torch.tensor(periods), torch.tensor(starts)
@@ -61,60 +68,61 @@ def path_of(periods, starts, filler=0):
     return BestPath(tokens, tokens, torch.zeros(tokens.shape).double()), lengths
 
 
-def run(periods, starts, max_iter, adaptive=True):
-    """Tokens, log-probabilities, passes of each sentence, rows of each pass."""
-    path, lengths = path_of(periods, starts)
-    model = Wheel()
-    generator = SGAGenerator(builders.dictionary(), IterationOptions(max_iter, adaptive))
-    last, steps, _ = generator.denoise(model, Guidance(lengths - 4), lengths, path)
-    return last.tokens, last.log_probs, steps.tolist(), model.rows
+def denoise(model, path, lengths, *options, **more):
+    """Return the last path, the passes of each sentence, and the history."""
+    generator = SGAGenerator(builders.dictionary(), IterationOptions(*options, **more))
+    return generator.denoise(model, Guidance(lengths - 4), lengths, path)
 
 
 @pytest.mark.parametrize("max_iter", [*range(1, 13), 30])
-def test_outputs_that_come_in_a_cycle_end_as_all_passes_would(max_iter):
+def test_outputs_in_a_cycle_end_as_all_passes_would(max_iter):
     periods, starts = [2, 1, 3, 2, 5, 4], [1, 0, 2, 5, 4, 0]
-    tokens, log_probs, steps, rows = run(periods, starts, max_iter)
-    expected = run(periods, starts, max_iter, adaptive=False)
-    assert torch.equal(tokens, expected[0]) and torch.equal(log_probs, expected[1])
-    for period, start, done in zip(periods, starts, steps):
-        # The first state of the cycle that is read, then a whole turn, then as far as the last pass would have come.
+    model, (path, lengths) = CyclicDenoiser(), align(periods, starts)
+    last, steps, _ = denoise(model, path, lengths, max_iter)
+    expected, _, _ = denoise(CyclicDenoiser(), path, lengths, max_iter, adaptive=False)
+    assert torch.equal(last.tokens, expected.tokens)
+    assert torch.equal(last.log_probs, expected.log_probs)
+    for period, start, count in zip(periods, starts, steps.tolist()):
+        # Reach the cycle, run it once, then go on to the state of the last pass.
         turn = max(start - period + 1, 0) + period
-        assert done == min(turn + (max_iter - turn) % period, max_iter)
-    assert rows == [sum(done > number for done in steps) for number in range(max(steps))]
+        assert count == min(turn + (max_iter - turn) % period, max_iter)
+    sizes = [int((steps > number).sum()) for number in range(int(steps.max()))]
+    assert model.batch_sizes == sizes
     if max_iter == 30:
-        assert max(steps) < 15
+        assert int(steps.max()) < 15
 
 
-def cleared(path, padding):
-    """0 in the padding: the alignment and the denoiser need not write the same symbol there."""
+def clear_padding(path, padding):
+    """Write 0 into the padding, where the alignment wrote something else."""
     return BestPath(*(part.masked_fill(padding, 0) for part in path))
 
 
-def filled(path, padding):
-    """Outputs 0, 1, 0, 1 ... of a denoiser that reads the pieces, its blanks filled."""
+def fill_blanks(path, padding):
+    """Give outputs 0, 1, 0, 1 ... while the pieces go on in their cycle."""
     tokens = path.tokens.clone()
     tokens[:, STATE] %= 2
     return path._replace(tokens=tokens)
 
 
-def still(path, padding):
-    """Goes on reading 4, 3, 2 ...; the output is 0 from the start."""
+def stand_still(path, padding):
+    """Give the output 0 in every pass while the pieces count down."""
     return path._replace(tokens=torch.zeros_like(path.tokens))
 
 
 @pytest.mark.cases(
-    "write reads periods adaptive passes",
-    (cleared, "tokens", 1, True, 1),
-    (still, "pieces", 9, True, 1),
-    (filled, "pieces", 4, True, 5),
-    (filled, "pieces", 4, False, 9),
+    "rewrite reads period adaptive passes",
+    (clear_padding, "tokens", 1, True, 1),
+    (stand_still, "pieces", 9, True, 1),
+    (fill_blanks, "pieces", 4, True, 5),
+    (fill_blanks, "pieces", 4, False, 9),
 )
-def test_the_end_follows_from_the_output_and_from_what_is_read(write, reads, periods, adaptive, passes):
-    path, lengths = path_of([periods, periods], [0, 0], filler=7)
-    path = write(path, None) if write is still else path
-    generator = SGAGenerator(builders.dictionary(), IterationOptions(9, adaptive, retain_history=True))
-    last, steps, history = generator.denoise(Wheel(write, reads), Guidance(lengths - 4), lengths, path)
+def test_passes_end_by_the_output_and_cycles_by_the_input(rewrite, reads, period, adaptive, passes):
+    path, lengths = align([period, period], [0, 0], filler=7)
+    if rewrite is stand_still:
+        path = stand_still(path, None)
+    model = CyclicDenoiser(rewrite, reads)
+    last, steps, history = denoise(model, path, lengths, 9, adaptive, retain_history=True)
     assert steps.tolist() == [passes] * 2 and len(history) == 1 + passes
     assert torch.equal(history[-1].tokens, last.tokens)
-    if write is filled:
+    if rewrite is fill_blanks:
         assert int(last.pieces[0, STATE]) == 1 and float(last.log_probs[0, STATE]) == 0

@@ -1,4 +1,4 @@
-"""sga_mask_predict: masks, what is summed, what is detached, what is refused. Losses are compared with loops in tests/reference."""
+"""Test sga_mask_predict: masks, sums, logs, errors; tests/reference compares the losses."""
 
 import math
 from contextlib import nullcontext
@@ -10,14 +10,27 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.sga.config import SGACTCConfig
 from fairseq_plugins.sga.criterion import SGACTCCriterion
-from fairseq_plugins.sga.mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion, draw_masks
+from fairseq_plugins.sga.mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion
 from tests import builders
-from tests.builders import TARGETS
+
+LOSSES = ("alignment_loss", "length_loss", "denoising_loss")
 
 
-def criterion(**options):
+def run_criterion(model, sample, seed=3, **options):
+    """Return loss, sample size and logging output."""
     cfg = SGAMaskPredictConfig(**{"sentence_avg": False, **options})
-    return SGAMaskPredictCriterion(builders.task(), cfg)
+    device = next(model.parameters()).device
+    torch.manual_seed(seed)
+    return SGAMaskPredictCriterion(builders.task(), cfg)(model, builders.to_device(sample, device))
+
+
+def make_pair(source_length, target_length):
+    sources, targets = builders.source_rows([source_length]), builders.target_rows([target_length])
+    return builders.batch(sources, targets)
+
+
+def assert_finite_gradients(model):
+    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
 
 
 @pytest.fixture
@@ -25,100 +38,101 @@ def model(device):
     return builders.sga_model(alignment="mask_predict").double().to(device)
 
 
-def _run(model, sample, seed=3, **options):
-    torch.manual_seed(seed)
-    return criterion(**options)(model, sample)
-
-
-def test_a_batch_without_a_mask_has_no_alignment_loss(model, device):
-    """A ratio leaves short sentences without a mask, at times all of a small batch."""
-    sample = builders.to_device(builders.batch(builders.source_rows([4]), builders.target_rows([1])), device)
-    counts = set()
+def test_a_batch_without_a_mask_has_no_alignment_loss(model):
+    """A ratio leaves short sentences without a mask, and at times a small batch."""
+    sample, counts = make_pair(4, 1), set()
     for seed in range(12):
-        loss, _, logged = _run(model, sample, seed, min_mask_ratio=0.0, label_smoothing=0.1)
-        counts.add(int(logged["nmasked"]))
-        assert (float(logged["alignment_loss"]) == 0) == (logged["nmasked"] == 0)
-        parts = [logged[f"{name}_loss"] for name in ("alignment", "length", "denoising")]
-        torch.testing.assert_close(loss.detach(), torch.stack([torch.as_tensor(part) for part in parts]).sum())
+        loss, _, log = run_criterion(model, sample, seed, min_mask_ratio=0.0, label_smoothing=0.1)
+        counts.add(int(log["nmasked"]))
+        assert (float(log["alignment_loss"]) == 0) == (log["nmasked"] == 0)
+        assert loss.item() == pytest.approx(sum(float(log[name]) for name in LOSSES))
         loss.backward()
-        assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
+        assert_finite_gradients(model)
     assert counts == {0, 1}
 
 
 @pytest.mark.parametrize("targets", [[0, 3, 2], [0, 0, 0]])
-def test_sentences_without_target_tokens_have_a_denoising_loss_only(model, targets, device):
-    loss, size, logged = _run(model, builders.sample(device, 1, targets))
-    assert size == sum(targets) and logged["nmasked"] >= sum(target > 0 for target in targets)
+def test_sentences_without_target_tokens_have_a_denoising_loss_only(model, targets):
+    loss, size, log = run_criterion(model, builders.sample(extra=1, targets=targets))
+    assert size == sum(targets) and log["nmasked"] >= sum(target > 0 for target in targets)
     loss.backward()
-    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
-    losses = [float(logged[f"{name}_loss"]) for name in ("alignment", "length", "denoising")]
-    assert all(losses) if size else losses[:2] == [0.0, 0.0] and losses[2] > 0
+    assert_finite_gradients(model)
+    alignment, length, denoising = (float(log[name]) for name in LOSSES)
+    assert denoising > 0
+    assert (alignment > 0, length > 0) == (size > 0, size > 0)
 
 
-def test_a_target_longer_than_the_lengths_is_refused(device):
-    """20 tokens have 40 slots, as many as positions."""
-    model = builders.sga_model(alignment="mask_predict").to(device)
-    fits, long = (builders.batch(builders.source_rows([4]), builders.target_rows([size])) for size in (20, 21))
-    assert bool(criterion()(model, builders.to_device(fits, device))[0].isfinite())
-    with pytest.raises(ValueError, match="target of 21 tokens.*1 to 20.*--max-target-positions"):
-        criterion()(model, builders.to_device(long, device))
+def test_a_target_longer_than_the_lengths_is_refused(model):
+    """20 tokens have 40 slots, as many as there are positions."""
+    assert bool(run_criterion(model, make_pair(4, 20))[0].isfinite())
+    with pytest.raises(ValueError, match="target of 21 tokens.*1 to 20"):
+        run_criterion(model, make_pair(4, 21))
 
 
-def test_what_is_summed_and_logged(model, device):
-    sample = builders.sample(device, extra=1)
-    loss, size, plain = _run(model, sample)
-    for seed in range(4):
-        torch.manual_seed(seed)
-        masks = draw_masks(torch.tensor(TARGETS, device=device), max(TARGETS))
-        assert _run(model, sample, seed)[2]["nmasked"] == int(masks.sum())
-    assert size == plain["sample_size"] == plain["ntokens"] == sum(TARGETS)
+def test_losses_are_weighed_smoothed_and_summed(model):
+    sample = builders.sample(extra=1)
+    loss, _, log = run_criterion(model, sample)
     for weight in (0.0, 0.5):
-        other, _, same = _run(model, sample, length_loss_weight=weight)
-        torch.testing.assert_close(other, loss + (weight - 1) * plain["length_loss"])
-        torch.testing.assert_close(same["length_loss"], plain["length_loss"])
-    total, _, smooth = _run(model, sample, label_smoothing=0.1, denoise_noise=1.0)
-    assert "alignment_nll_loss" not in plain
-    torch.testing.assert_close(smooth["alignment_nll_loss"], plain["alignment_loss"])
-    assert abs(float(smooth["alignment_loss"]) - float(plain["alignment_loss"])) > 0.01
-    assert float(smooth["denoising_loss"]) == float(plain["denoising_loss"])
-    parts = [smooth[f"{name}_loss"] for name in ("alignment", "length", "denoising")]
-    torch.testing.assert_close(total.detach(), torch.stack(parts).sum())
-    short = builders.sga_model(alignment="mask_predict", no_denoising=True, ctc_upsample=1).double().to(device)
-    repeated = builders.batch(builders.source_rows([4]), [torch.tensor([9, 9, 9, builders.EOS])])
-    loss, _, logged = _run(short, builders.to_device(repeated, device))
-    assert "denoising_loss" not in logged and logged["unalignable"] == 0
-    torch.testing.assert_close(loss.detach(), logged["alignment_loss"] + logged["length_loss"])
+        weighted, _, weighted_log = run_criterion(model, sample, length_loss_weight=weight)
+        torch.testing.assert_close(weighted, loss + (weight - 1) * log["length_loss"])
+        torch.testing.assert_close(weighted_log["length_loss"], log["length_loss"])
+    # In evaluation mode there is no noise.
+    loss, _, smooth = run_criterion(model, sample, label_smoothing=0.1, denoise_noise=1.0)
+    assert "alignment_nll_loss" not in log
+    torch.testing.assert_close(smooth["alignment_nll_loss"], log["alignment_loss"])
+    assert abs(float(smooth["alignment_loss"]) - float(log["alignment_loss"])) > 0.01
+    assert float(smooth["denoising_loss"]) == float(log["denoising_loss"])
+    assert loss.item() == pytest.approx(sum(float(smooth[name]) for name in LOSSES))
 
 
-def test_criterion_and_model_must_agree(model, device):
-    words = {
-        "ctc": "sga_ctc trains.*--alignment ctc.*mask_predict.*--criterion sga_mask_predict",
-        "mask_predict": "sga_mask_predict trains.*--alignment mask_predict.*--criterion sga_ctc",
-    }
-    options = {"sentence_avg": False}
-    for kind, cfg, name, other in (
-        (SGACTCCriterion, SGACTCConfig(**options), "ctc", model),
-        (SGAMaskPredictCriterion, SGAMaskPredictConfig(**options), "mask_predict", builders.sga_model().to(device)),
-    ):
-        with pytest.raises(ValueError, match=words[name]):
-            kind(builders.task(), cfg)(other, builders.sample(device, extra=1))
-        for arch in ({"alignment": "ctc"}, {"alignment": "mask_predict"}, {"_name": "nat_ctc"}):
-            whole = OmegaConf.create({"model": arch, "criterion": {**vars(cfg), **options}})
-            OmegaConf.set_struct(whole, True)  # as fairseq's is: else old omegaconf has every name
-            fits = arch.get("alignment", "ctc") == name
-            with nullcontext() if fits else pytest.raises(ValueError, match=words[name]):
-                kind.build_criterion(whole.criterion, builders.task())
+def test_without_a_denoiser_every_target_can_be_aligned(device, caplog):
+    """Options of the denoiser have no effect, of which a warning tells."""
+    options = {"alignment": "mask_predict", "no_denoising": True, "ctc_upsample": 1}
+    model = builders.sga_model(**options).double().to(device)
+    target = torch.tensor([9, 9, 9, builders.EOS])  # CTC would need five slots
+    sample = builders.batch(builders.source_rows([4]), [target])
+    loss, _, log = run_criterion(model, sample, denoise_unroll=2)
+    assert "--denoise-unroll 2 has no effect" in caplog.text
+    assert "denoising_loss" not in log and log["unalignable"] == 0
+    assert loss.item() == pytest.approx(float(log["alignment_loss"] + log["length_loss"]))
 
 
-def test_metrics_are_bits_of_their_own_units(model, device):
-    logs = [_run(model, builders.sample(device, extra=1), seed, label_smoothing=0.1)[2] for seed in (3, 4)]
+@pytest.mark.cases(
+    "criterion_class config alignment wrong",
+    (SGACTCCriterion, SGACTCConfig, "ctc", "mask_predict"),
+    (SGAMaskPredictCriterion, SGAMaskPredictConfig, "mask_predict", "ctc"),
+)
+def test_criterion_and_model_must_agree(criterion_class, config, alignment, wrong):
+    names = {"ctc": "sga_ctc", "mask_predict": "sga_mask_predict"}
+    message = f"{names[alignment]} trains.*--alignment {alignment}.*--criterion {names[wrong]}"
+    cfg = config(sentence_avg=False)
+    with pytest.raises(ValueError, match=message):
+        criterion_class(builders.task(), cfg)(
+            builders.sga_model(alignment=wrong), builders.sample()
+        )
+    for options in ({"alignment": "ctc"}, {"alignment": "mask_predict"}, {"_name": "nat_ctc"}):
+        root = OmegaConf.create({"model": options, "criterion": vars(cfg)})
+        OmegaConf.set_struct(root, True)  # as fairseq's: else old omegaconf has every name
+        fits = options.get("alignment", "ctc") == alignment
+        with nullcontext() if fits else pytest.raises(ValueError, match=message):
+            criterion_class.build_criterion(root.criterion, builders.task())
+
+
+def test_metrics_are_bits_per_unit(model):
+    sample = builders.sample(extra=1)
+    logs = [run_criterion(model, sample, seed, label_smoothing=0.1)[2] for seed in (3, 4)]
     logs[0]["unalignable"] = 3
     with metrics.aggregate(new_root=True) as aggregated:
         for _ in range(2):
             SGAMaskPredictCriterion.reduce_metrics(logs)
-    found = aggregated.get_smoothed_values()
-    units = {"loss": "sample_size", "denoising_loss": "sample_size", "alignment_loss": "nmasked"}
-    for key, unit in {**units, "alignment_nll_loss": "nmasked", "length_loss": "nsentences"}.items():
-        expected = sum(float(log[key]) for log in logs) / sum(int(log[unit]) for log in logs) / math.log(2)
-        assert float(found[key]) == pytest.approx(expected, abs=1e-3)
-    assert found["unalignable"] == 6, "a sum over the epoch"
+    values = aggregated.get_smoothed_values()
+    for name, unit in {
+        "loss": "sample_size",
+        "denoising_loss": "sample_size",
+        "alignment_loss": "nmasked",
+        "alignment_nll_loss": "nmasked",
+        "length_loss": "nsentences",
+    }.items():
+        nats = sum(float(log[name]) for log in logs) / sum(int(log[unit]) for log in logs)
+        assert float(values[name]) == pytest.approx(nats / math.log(2), abs=1e-3)
+    assert values["unalignable"] == 6, "a sum over the epoch"

@@ -1,6 +1,8 @@
-"""SGA with a graph of slots, and glancing: losses from their parts, and what the slots show."""
+"""Test SGA with a graph of slots: its losses from their parts, and glancing."""
 
+import pytest
 import torch
+import torch.nn.functional as F
 
 from fairseq_plugins.common.slot_model import Target
 from fairseq_plugins.ops import ctc, dag
@@ -9,96 +11,114 @@ from tests import builders
 LENGTHS = torch.tensor(builders.TARGETS)
 
 
-def model_of(**options):
-    return builders.sga_model(alignment="dag", ctc_upsample=3, **options)
+@pytest.fixture
+def model():
+    return builders.sga_model(alignment="dag", ctc_upsample=3)
 
 
-def inputs(sample):
-    return sample["net_input"]["src_tokens"], sample["net_input"]["src_lengths"], sample["target"]
+@pytest.fixture
+def sample():
+    return builders.sample()
 
 
-def test_losses_are_those_of_the_graph_and_of_its_denoised_path():
-    model, sample = model_of(), builders.sample()
-    source, lengths, targets = inputs(sample)
+def count_slots(sample):
+    return 3 * sample["net_input"]["src_lengths"]
+
+
+def graph_states(model, sample, tokens=None):
+    """Return states and links of the alignment unit that reads ``tokens`` (<mask> if None)."""
+    slots = count_slots(sample)
+    if tokens is None:
+        tokens = model.blank_sentence(slots)
+    return model.align_graph(model.encode(sample["net_input"]["src_tokens"]), slots, tokens)
+
+
+def glance(model, sample, ratio):
+    """Return the tokens (B, T) that the alignment unit reads."""
+    guidance = model.encode(sample["net_input"]["src_tokens"])
+    target = Target(sample["target"], LENGTHS, 64)
+    return model.glance(guidance, count_slots(sample), target, ratio).tokens
+
+
+def test_losses_are_those_of_the_graph_and_of_its_denoised_path(model, sample):
     losses = builders.forward_losses(model, sample)
-    guidance, slots = model.encode(source), 3 * lengths
+    slots, targets = count_slots(sample), sample["target"]
     hidden, links = graph_states(model, sample)
-    logits = torch.nn.functional.linear(hidden, *model.projection)
-    plain = dag.linear_dag_with_best(
-        logits, torch.eye(builders.VOCAB), None, links, targets, slots, LENGTHS, builders.BOS
-    )
-    torch.testing.assert_close(losses["alignment"], plain[0], rtol=1e-4, atol=1e-4)
-    visited = dag.lookahead(links.detach(), logits.detach().log_softmax(-1).amax(-1), slots)
-    read = [logits[row].argmax(-1)[visited[row]].unique_consecutive() for row in range(len(slots))]
-    read = [row.repeat_interleave(2) for row in read]
-    read = [row if len(row) else row.new_tensor([model.mask] * 2) for row in read]  # a path that emits nothing
-    counts = torch.tensor([len(row) for row in read])
-    hidden = model.denoise(builders.pad(read, value=model.mask), guidance, counts)
-    expected = ctc.linear_ctc_loss(hidden, *model.projection, targets, counts, LENGTHS, builders.BOS)
+    logits = F.linear(hidden, *model.projection)
+    graph = links, targets, slots, LENGTHS, builders.BOS
+    expected, _ = dag.linear_dag_with_best(logits, torch.eye(builders.VOCAB), None, *graph)
+    torch.testing.assert_close(losses["alignment"], expected, rtol=1e-4, atol=1e-4)
+    best = logits.detach().log_softmax(-1).max(-1)
+    visited = dag.lookahead(links.detach(), best.values, slots)
+    rows = []
+    for tokens, is_visited in zip(best.indices, visited):
+        row = tokens[is_visited].unique_consecutive().repeat_interleave(2)
+        # A path that emits nothing is read as one <mask>.
+        rows.append(row if len(row) else row.new_tensor([model.mask] * 2))
+    counts = torch.tensor([len(row) for row in rows])
+    guidance = model.encode(sample["net_input"]["src_tokens"])
+    hidden = model.denoise(builders.pad(rows, value=model.mask), guidance, counts)
+    path = targets, counts, LENGTHS, builders.BOS
+    expected = ctc.linear_ctc_loss(hidden, *model.projection, *path)
     torch.testing.assert_close(losses["denoising"], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_every_trained_part_learns():
-    model = model_of(no_denoising=True)
-    changed = builders.moved(model, lambda: builders.forward_losses(model, builders.sample())["alignment"].sum())
+    """The bias of the keys adds the same to every link of a slot, and so has no gradient."""
+    model = builders.sga_model(alignment="dag", ctc_upsample=3, no_denoising=True)
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-    # The bias of the keys adds the same to every link of a slot.
-    assert trained - set(changed) <= {"transitions.key.bias"} and any(
-        "transitions.distance" in name for name in changed
-    )
+
+    def loss():
+        return builders.forward_losses(model, builders.sample())["alignment"].sum()
+
+    changed = builders.moved(model, loss)
+    assert trained - changed <= {"transitions.key.bias"}
+    assert any("transitions.distance" in name for name in changed)
 
 
-def graph_states(model, sample, tokens=None):
-    source, lengths, _ = inputs(sample)
-    slots = 3 * lengths
-    tokens = model.blank_sentence(slots) if tokens is None else tokens
-    return model.align_graph(model.encode(source), slots, tokens)
-
-
-def glanced_tokens(model, sample, ratio):
-    """(B, T), what the alignment unit reads."""
-    source, lengths, targets = inputs(sample)
-    return model.glance(model.encode(source), 3 * lengths, Target(targets, LENGTHS, 64), ratio).tokens
-
-
-def test_glancing_shows_tokens_of_the_best_path():
-    model, sample = model_of(), builders.sample()
-    _, lengths, targets = inputs(sample)
+def test_glancing_shows_tokens_of_the_best_path(model, sample):
+    """The share of shown tokens is the ratio times the share of wrong ones."""
+    slots, targets = count_slots(sample), sample["target"]
     target = Target(targets, LENGTHS, 64)
-    aligned, path = model.aligned_tokens(graph_states(model, sample), 3 * lengths, target)
-    for row, length in enumerate(LENGTHS.tolist()):
-        last = 3 * int(lengths[row]) - 1
-        assert aligned[row][aligned[row] >= 0].tolist() == targets[row, :length].tolist()
-        assert int(aligned[row, 0]) == int(aligned[row, last]) == -1
-    torch.manual_seed(1)
-    shown = torch.stack([glanced_tokens(model, sample, 0.5) for _ in range(400)])
-    hidden = shown == model.mask
-    assert torch.equal(shown[~hidden], aligned.expand_as(shown)[~hidden])
+    aligned, path = model.aligned_tokens(graph_states(model, sample), slots, target)
     is_aligned = aligned >= 0
-    wrong = (is_aligned & (path.tokens != aligned)).sum(1) / is_aligned.sum(1)
-    shares = (~hidden).sum(2).float().mean(0) / is_aligned.sum(1)
+    for row, length in enumerate(LENGTHS.tolist()):
+        assert aligned[row][is_aligned[row]].tolist() == targets[row, :length].tolist()
+        assert int(aligned[row, 0]) == int(aligned[row, slots[row] - 1]) == -1
+    torch.manual_seed(1)
+    inputs = torch.stack([glance(model, sample, 0.5) for _ in range(400)])
+    is_shown = inputs != model.mask
+    assert torch.equal(inputs[is_shown], aligned.expand_as(inputs)[is_shown])
+    counts = is_aligned.sum(1)
+    wrong = (is_aligned & (path.tokens != aligned)).sum(1) / counts
+    shares = is_shown.sum(2).float().mean(0) / counts
     torch.testing.assert_close(shares, 0.5 * wrong, rtol=0, atol=0.05)
 
 
-def test_glanced_slots_are_what_the_alignment_unit_reads():
-    model, sample = model_of(), builders.sample()
-    _, lengths, targets = inputs(sample)
+def test_the_alignment_unit_reads_the_shown_tokens(model, sample):
     torch.manual_seed(3)
-    found = builders.forward_losses(model, sample, glancing=1.0)["alignment"]
+    loss = builders.forward_losses(model, sample, glancing=1.0)["alignment"]
     torch.manual_seed(3)
-    seen = glanced_tokens(model, sample, 1.0)
-    assert bool((seen != model.mask).any())
-    hidden, links = graph_states(model, sample, seen)
-    expected, _ = dag.linear_dag_with_best(hidden, *model.projection, links, targets, 3 * lengths, LENGTHS, model.blank)
-    torch.testing.assert_close(found, expected)
+    tokens = glance(model, sample, 1.0)
+    assert bool((tokens != model.mask).any())
+    hidden, links = graph_states(model, sample, tokens)
+    graph = links, sample["target"], count_slots(sample), LENGTHS, model.blank
+    expected, _ = dag.linear_dag_with_best(hidden, *model.projection, *graph)
+    torch.testing.assert_close(loss, expected)
     plain = builders.forward_losses(model, sample)["alignment"]
-    assert float((found - plain).detach().abs().max()) > 1e-2
+    assert float((loss - plain).detach().abs().max()) > 1e-2
 
 
-def test_the_denoiser_reads_what_decoding_would_give_it(monkeypatch):
-    model, sample, read = model_of(), builders.sample(), []
-    original = type(model).denoise
-    monkeypatch.setattr(type(model), "denoise", lambda self, *given: read.append(given[0]) or original(self, *given))
-    plain, glanced = (builders.forward_losses(model, sample, glancing=share)["alignment"] for share in (0.0, 1.0))
-    assert not torch.allclose(plain, glanced), "the alignment unit has seen something"
-    assert torch.equal(*read)
+def test_glancing_does_not_change_what_the_denoiser_reads(model, sample, monkeypatch):
+    inputs, original = [], type(model).denoise
+
+    def denoise(self, tokens, *args):
+        inputs.append(tokens)
+        return original(self, tokens, *args)
+
+    monkeypatch.setattr(type(model), "denoise", denoise)
+    plain, glanced = (
+        builders.forward_losses(model, sample, glancing=ratio)["alignment"] for ratio in (0.0, 1.0)
+    )
+    assert not torch.allclose(plain, glanced)
+    assert torch.equal(*inputs)

@@ -1,4 +1,4 @@
-"""Reranking: log-probabilities of a stock transformer against a loop over the tokens, combination, order, what is refused."""
+"""Test reranking against a loop over the tokens; combination, order, errors."""
 
 import argparse
 import math
@@ -7,22 +7,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_plugins.sga.extensions.reranking import ATReranker, RerankOptions, check_dictionary
 from tests import builders
 
-SIZES = {"layers": 1, "embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2}
+SOURCES = builders.source_rows([4, 9, 6])
 
 
-def at_dictionary(pieces=range(builders.PIECES)):
-    """As a stock data-bin has it: without ``<mask>``."""
-    symbols = Dictionary()
-    for number in pieces:
-        symbols.add_symbol(f"p{number}")
-    return symbols
+def at_dictionary(pieces=None):
+    """Build the dictionary of a stock data-bin, which is without ``<mask>``."""
+    return builders.of_symbols(builders.piece_names() if pieces is None else pieces)
 
 
 def at_task():
@@ -30,22 +26,21 @@ def at_task():
 
 
 def at_model(seed=1, positions=60):
-    sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in SIZES.items()}
-    args = argparse.Namespace(share_all_embeddings=True, dropout=0.3, **sizes)
-    args.max_source_positions = args.max_target_positions = positions
+    options = {"share_all_embeddings": True, "dropout": 0.3}
+    args = argparse.Namespace(**options, **builders.sides(1, 16, 24, 2, positions=positions))
     base_architecture(args)
     model = TransformerModel.build_model(args, at_task())
     builders.randomise(model, seed)
     return model.double()
 
 
-def reranker(weight=0.5, length_penalty=1.0, models=None):
+def build_reranker(weight=0.5, length_penalty=1.0, models=None):
     options = RerankOptions("at.pt", weight, length_penalty)
     return ATReranker(models or [at_model()], at_task(), builders.dictionary(), options)
 
 
 def slow_log_prob(models, source, tokens):
-    """Sum of log p(y_t | y_<t, x), token by token, the end included; p is the models' mean. source: pieces and </s>."""
+    """Sum log p(y_t | y_<t, x) token by token, with </s>; p is the mean of the models."""
     total, prefix = 0.0, [builders.EOS]
     for token in [*tokens, builders.EOS]:
         probability = 0.0
@@ -58,103 +53,118 @@ def slow_log_prob(models, source, tokens):
     return total
 
 
-def hypotheses():
-    """Three, two and one of a sentence, one of them empty."""
-    rows = [[[5, 6, 7], [8], [9, 9]], [[builders.EOS], [10, 11, 12, 13]], [[20, 4]]]
-    scores = iter([-1.0, -1.5, -2.0, -0.5, -3.0, -0.7])
-    return [[hypothesis(row, next(scores)) for row in sentence] for sentence in rows]
-
-
-def hypothesis(tokens, score):
+def make_hypothesis(tokens, score):
     score = torch.tensor(score, dtype=torch.float64)
-    return {"tokens": torch.tensor(tokens), "ctc_score": score - 0.25, "score": score, "steps": 2}
+    tokens = torch.tensor(tokens)
+    return {"tokens": tokens, "ctc_score": score - 0.25, "score": score, "steps": 2}
 
 
-SOURCES = builders.source_rows([4, 9, 6])
+def make_hypotheses():
+    """Make three, two and one hypothesis of a sentence, one of them empty."""
+    sentences = [
+        [([5, 6, 7], -1.0), ([8], -1.5), ([9, 9], -2.0)],
+        [([builders.EOS], -0.5), ([10, 11, 12, 13], -3.0)],
+        [([20, 4], -0.7)],
+    ]
+    return [[make_hypothesis(*entry) for entry in sentence] for sentence in sentences]
 
 
 def by_tokens(sentences):
-    return {(n, tuple(h["tokens"].tolist())): h for n, sentence in enumerate(sentences) for h in sentence}
+    return {
+        (number, tuple(hypothesis["tokens"].tolist())): hypothesis
+        for number, sentence in enumerate(sentences)
+        for hypothesis in sentence
+    }
 
 
-@pytest.mark.parametrize(("weight", "length_penalty"), [(0.5, 1.0), (0.2, 0.0), (1.0, 2.0), (0.0, 1.0)])
+@pytest.mark.cases("weight length_penalty", (0.5, 1.0), (0.2, 0.0), (1.0, 2.0), (0.0, 1.0))
 def test_scores_and_order_are_those_of_a_loop_over_the_tokens(weight, length_penalty):
-    models = [at_model(1), at_model(2)][: 2 if weight == 0.5 else 1]
-    found = reranker(weight, length_penalty, models).rescore(builders.pad(SOURCES, extra=2), hypotheses())
-    scored = by_tokens(found)
-    assert len(scored) == 6
-    for (number, tokens), before in by_tokens(hypotheses()).items():
+    """The tolerance is that of fairseq's softmax in float32."""
+    models = [at_model(1), at_model(2)] if weight == 0.5 else [at_model(1)]
+    reranker = build_reranker(weight, length_penalty, models)
+    sentences = reranker.rescore(builders.pad(SOURCES, extra=2), make_hypotheses())
+    rescored = by_tokens(sentences)
+    assert len(rescored) == 6
+    for (number, tokens), before in by_tokens(make_hypotheses()).items():
         labels = [token for token in tokens if token != builders.EOS]
-        expected = slow_log_prob(models, SOURCES[number][1:], labels)
-        after = scored[number, tokens]
-        assert float(after["at_score"]) == pytest.approx(expected, abs=1e-4)  # stock takes its softmax in float32
+        at_score = slow_log_prob(models, SOURCES[number][1:], labels)
+        after = rescored[number, tokens]
+        assert float(after["at_score"]) == pytest.approx(at_score, abs=1e-4)
         assert (after["ctc_score"], after["steps"]) == (before["ctc_score"], 2)
-        both = ((1 - weight) * float(before["score"]) + weight * expected) / (len(labels) + 1) ** length_penalty
-        assert float(after["score"]) == pytest.approx(both, abs=1e-4)
-        assert float(after["positional_scores"].sum()) == pytest.approx(both, abs=1e-4)
+        score = (1 - weight) * float(before["score"]) + weight * at_score
+        score /= (len(labels) + 1) ** length_penalty
+        assert float(after["score"]) == pytest.approx(score, abs=1e-4)
+        assert float(after["positional_scores"].sum()) == pytest.approx(score, abs=1e-4)
         assert len(after["positional_scores"]) == len(tokens)
-    for sentence in found:
+    for sentence in sentences:
         scores = [float(hypothesis["score"]) for hypothesis in sentence]
         assert scores == sorted(scores, reverse=True)
 
 
-def test_the_mask_of_a_masked_lm_is_unknown_to_the_model(device):
-    masked = builders.to_device(hypothesis([builders.MASK], -1.0), device)
-    ((found,),) = reranker().rescore(builders.pad(SOURCES[:1]).to(device), [[masked]])
+def test_mask_is_unknown_to_the_reranking_model(device):
+    hypothesis = builders.to_device(make_hypothesis([builders.MASK], -1.0), device)
+    source = builders.pad(SOURCES[:1]).to(device)
+    ((rescored,),) = build_reranker().rescore(source, [[hypothesis]])
     expected = slow_log_prob([at_model()], SOURCES[0][1:], [builders.UNK])
-    assert float(found["at_score"]) == pytest.approx(expected, abs=1e-4)
+    assert float(rescored["at_score"]) == pytest.approx(expected, abs=1e-4)
 
 
-def test_what_is_refused():
-    own = builders.dictionary()
-    check_dictionary("at.pt", own, at_dictionary())
-    short = reranker(models=[at_model(positions=5)])
-    for wrong, message in (
-        (lambda: built("nowhere.pt", 1.5), r"--rerank-at-weight must lie in \[0, 1\]; got 1.5"),
-        (lambda: built("nowhere.pt", -0.1), r"--rerank-at-weight must lie in \[0, 1\]; got -0.1"),
-        (lambda: ATReranker.read(RerankOptions("nowhere.pt"), own), "--rerank-at nowhere.pt: no such file"),
-        (
-            lambda: ATReranker([builders.sga_model()], builders.task(), own, RerankOptions("sga.pt")),
-            "SGAModel does not",
-        ),
-        (lambda: short.rescore(builders.pad(SOURCES[1:2]), hypotheses()[2:]), "a source of 8 tokens is longer than"),
-        (lambda: check_dictionary("at.pt", own, at_dictionary(range(24))), "28 entries, that of the hypotheses 29"),
-        (lambda: check_dictionary("at.pt", own, at_dictionary(reversed(range(25)))), "'p24' as entry 4, .* 'p0'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            wrong()
-
-
-def built(path, weight, lenpen=1.0):
+def build_generator(path, weight, lenpen=1.0):
     task = builders.task(rerank_at=path, rerank_at_weight=weight, iter_decode_ctc_beam=2)
     return task.build_generator([], argparse.Namespace(lenpen=lenpen))
 
 
-@pytest.mark.parametrize(("given", "weight"), [(None, 0.5), (0.0, 0.0), (1.0, 1.0)])
-def test_the_task_hands_over_its_options(monkeypatch, given, weight):
-    monkeypatch.setattr(ATReranker, "read", lambda options, *more: options)
-    assert built("at.pt", given, 0.6).reranker == RerankOptions("at.pt", weight, 0.6)
+@pytest.mark.parametrize("weight", [1.5, -0.1])
+def test_a_weight_out_of_range_is_refused(weight):
+    message = rf"--rerank-at-weight must lie in \[0, 1\]; got {weight}"
+    with pytest.raises(ValueError, match=message):
+        build_generator("nowhere.pt", weight)
 
 
-@pytest.fixture
-def checkpoint(tmp_path):
-    path = tmp_path / "at.pt"
-    path.write_text("weights", encoding="utf-8")
-    return path
+def test_models_and_sources_that_do_not_fit_are_refused():
+    dictionary, short = builders.dictionary(), build_reranker(models=[at_model(positions=5)])
+    with pytest.raises(ValueError, match="--rerank-at nowhere.pt: no such file"):
+        ATReranker.read(RerankOptions("nowhere.pt"), dictionary)
+    sga = [builders.sga_model()], builders.task(), dictionary, RerankOptions("sga.pt")
+    with pytest.raises(ValueError, match="SGAModel"):
+        ATReranker(*sga)
+    with pytest.raises(ValueError, match="a source of 8 tokens"):
+        short.rescore(builders.pad(SOURCES[1:2]), make_hypotheses()[2:])
 
 
-def test_a_data_bin_that_is_gone_is_replaced_by_the_one_that_is_decoded(monkeypatch, checkpoint):
+def test_a_different_dictionary_is_refused():
+    pieces, dictionary = builders.piece_names(), builders.dictionary()
+    check_dictionary("at.pt", dictionary, at_dictionary(pieces))
+    with pytest.raises(ValueError, match="28 entries, .* 29"):
+        check_dictionary("at.pt", dictionary, at_dictionary(pieces[:-1]))
+    with pytest.raises(ValueError, match="'p24' as entry 4, .* 'p0'"):
+        check_dictionary("at.pt", dictionary, at_dictionary(pieces[::-1]))
+
+
+@pytest.mark.cases("option weight", (None, 0.5), (0.0, 0.0), (1.0, 1.0))
+def test_the_task_passes_its_options_to_the_reranker(monkeypatch, option, weight):
+    monkeypatch.setattr(ATReranker, "read", lambda options, *args: options)
+    generator = build_generator("at.pt", option, 0.6)
+    assert generator.reranker == RerankOptions("at.pt", weight, 0.6)
+
+
+def test_a_missing_data_bin_is_replaced_by_the_one_that_is_decoded(monkeypatch, tmp_path):
+    checkpoint = tmp_path / "at.pt"
+    checkpoint.write_text("weights", encoding="utf-8")
+
     def load(paths, arg_overrides=None):
         if arg_overrides is None:
-            raise FileNotFoundError("gone/dict.de.txt")
+            raise FileNotFoundError("missing/dict.de.txt")
         if arg_overrides["data"] == "smaller":
             raise RuntimeError("size mismatch for encoder.embed_tokens.weight")
         return [at_model()], SimpleNamespace(task=SimpleNamespace()), at_task()
 
+    def read(**options):
+        return ATReranker.read(RerankOptions(str(checkpoint)), builders.dictionary(), **options)
+
     monkeypatch.setattr(checkpoint_utils, "load_model_ensemble_and_task", load)
-    options = RerankOptions(str(checkpoint))
-    with pytest.raises(ValueError, match="gone/dict.de.txt; its dictionaries are read from the data-bin"):
-        ATReranker.read(options, builders.dictionary())
-    with pytest.raises(ValueError, match="those of smaller do not fit: size mismatch"):
-        ATReranker.read(options, builders.dictionary(), data="smaller")
-    assert isinstance(ATReranker.read(options, builders.dictionary(), data="bin"), ATReranker)
+    with pytest.raises(ValueError, match="missing/dict.de.txt"):
+        read()
+    with pytest.raises(ValueError, match="smaller .*: size mismatch"):
+        read(data="smaller")
+    assert isinstance(read(data="bin"), ATReranker)
