@@ -13,9 +13,9 @@ from examples.recipes.runs import Runs
 from examples.recipes.studies import STUDIES, read_study
 from examples.recipes.systems import FOLDER, RecipeError, read_limits, read_system
 from tests.conftest import ROOT
-from tests.unit.recipes.test_paper_sizes import runs_of, training
 from tests.unit.recipes.builders import BEAM, options_of
 from tests.unit.recipes.builders import write_study as write
+from tests.unit.recipes.test_paper_sizes import runs_of, training
 
 BIG = {"lr": "0.0005", "dropout": "0.3", "max-epoch": "50", "tokens": 32_768}  # SGA 5.1, Transformers
 PLM = {"lr": "3e-5", "max-update": "80000", "tokens": 4_096}  # SGA 5.1, fine-tuning
