@@ -91,7 +91,7 @@ public-encoder: install  ## a real multilingual encoder (92 MB are fetched): OUT
 	@[ -n "$${OUT:-}" ] || { echo "make public-encoder: OUT is missing, as in: make public-encoder OUT=models/e5" >&2; exit 2; }
 	@PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/public_encoder/fetch.sh "$$OUT" "$${TATOEBA:-}"
 
-study: $(STAMPS)/study recipes  ## a study of examples/studies: STUDY=own DATA=DIR OUT=DIR [JOBS=1] [DEVICE=cpu] [PUBLISHED=1]
+study: $(STAMPS)/study recipes  ## a study of examples/studies: STUDY=own DATA=DIR OUT=DIR [SIZE=paper] [DRY_RUN=1] [JOBS=1] [DEVICE=cpu] [PUBLISHED=1]
 	@for name in STUDY DATA OUT; do [ -n "$${!name:-}" ] || { \
 	  echo "make study: $$name is missing, as in: make study STUDY=sga_plateau DATA=data/multi30k OUT=runs/sga_plateau" >&2; exit 2; }; done
 	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \

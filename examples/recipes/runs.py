@@ -6,10 +6,10 @@ from shlex import quote
 from string import Template
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from .arms import Stage
+from .arms import Stage, make_stage
 from .scored import choose_subsets
-from .studies import Job, Study, slug
-from .systems import RecipeError, System, command, read_system
+from .studies import Job, Study
+from .systems import RecipeError, System, command
 
 EPOCHS = 1000
 """Largest number of epochs where the limits name none."""
@@ -19,6 +19,8 @@ INTERVAL = 250
 """Updates between validations where the limits name neither interval nor updates."""
 UPDATES = ("$updates", "$warmup")
 """Values of options that follow from the number of updates."""
+OWN_SIZE = "sizes-of"
+"""Option of the recipes: path of a released model whose sizes the training takes."""
 MASKED_LM = "tlm_pretraining"
 """Task of the assets that are exported as a folder."""
 
@@ -162,21 +164,22 @@ class Runs:
 
     def _is_masked_lm(self, name: str) -> bool:
         entry = self.study.assets[name]
-        return "system" in entry and read_system(entry["system"]).train["task"] == MASKED_LM
+        if "system" not in entry:
+            return False
+        stage = make_stage(entry, "", self.study.size)
+        return bool(stage.system.train["task"] == MASKED_LM)
 
     def asset_training(self, name: str, seed: Optional[int] = None) -> str:
         """Build the command that trains an asset, in ``train/NAME`` or ``train/NAME/seedN``."""
         entry = self.study.assets[name]
-        system = read_system(entry["system"])
-        options = {**system.train, **entry.get("train", {})}
-        stage = Stage(system._replace(train=options), entry.get("data", "bin"), None)
+        stage = make_stage(entry, entry.get("data", "bin"), self.study.size)
         source, _, target = self.study.directions[0].partition("-")
         values = {**self.values, "source": source, "target": target}
         values["seed"] = 1 if seed is None else seed
         if "start" in entry:
             values["start"] = self.asset(entry["start"], seed)
         folder = f"train/{self.place(name, seed)}"
-        return training(stage, values, entry["limits"], folder, self.device_options)
+        return training(stage, values, stage.limits or {}, folder, self.device_options)
 
     def asset_command(self, name: str, seed: Optional[int] = None) -> str:
         """Build the command that makes an asset of the checkpoint of its training.
@@ -232,6 +235,8 @@ class Runs:
         last_stage = job.arm.stage(len(job.arm.stages), job.pair)
         if last_stage.system.train.get("keep-best-checkpoints"):
             checkpoints = f"--directory {folder} --best {job.arm.best} --allow-fewer"
+        elif job.arm.best > 1:
+            checkpoints = f"--directory {folder} --last {job.arm.best} --by updates"
         else:
             checkpoints = f"--inputs {folder}/checkpoint_best.pt"
         average = "python -m fairseq_plugins average"
@@ -294,8 +299,15 @@ def training(
     updates, system = limits.get("updates"), stage.system
     options = {**system.train, "save-dir": folder, **more_options}
     program = f"fairseq-train {quote(Template(stage.data).substitute(values))}"
-    if updates is None and "epochs" in limits:
+    pretrained = options.pop(OWN_SIZE, None)
+    is_scheduled = any(
+        option in UPDATES for name, option in options.items() if name != "max-update"
+    )
+    if updates is None and "epochs" in limits and is_scheduled:
         program = f"python -m recipes.epochs {system.warmup} {program}"
+    if pretrained:
+        program = f"python -m recipes.own_size {quote(_substitute(pretrained, values))} {program}"
+    if updates is None and "epochs" in limits:
         unknown = UPDATES if "interval" in limits else (*UPDATES, "$interval")
         options = {name: None if value in unknown else value for name, value in options.items()}
     if updates is None and options.get("max-update") == "$updates":

@@ -147,7 +147,7 @@ class SGACTCConfig(FairseqDataclass):
     denoise_noise_mix: str = option(
         "blank=0.4,random=0.3,sentence=0.3",
         "shares of the noise: blank (deletion), random piece, sentence (another token of it), "
-        "repeat, mask",
+        "repeat, mask; or a name: paper = blank=0.5,repeat=0.5, authors = the default",
     )
     denoise_unroll: int = option(1, "denoising steps that are trained, at least 1")
     ctc_chunk_size: int = option(

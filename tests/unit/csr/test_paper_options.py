@@ -9,7 +9,7 @@ from data_prep.lexicon.induce import LexiconOptions, induce
 from data_prep.lexicon.vectors import WordVectors, write_vectors
 from fairseq_plugins.ops.csls import Products
 from tests import csr_builders as csr
-from tests.unit.data_prep.files import lines, refused
+from tests.unit.data_prep.files import assert_refused, read_lines
 
 # ---- One language per batch. ----
 
@@ -92,7 +92,7 @@ def test_lexicons_list_the_nearest_words(mapped, tmp_path, nearest_by):
         x, y = (torch.nn.functional.normalize(side, dim=1) for side in (x, y))
     for output, (first, second), other in zip(outputs, ((x, y), (y, x)), "ba"):
         places, products = slow_ranks(first, second, 3)
-        rows = [line.split("\t") for line in lines(output)]
+        rows = [line.split("\t") for line in read_lines(output)]
         for number, (_, target, score, rank) in enumerate(rows):
             word, place = divmod(number, 3)
             assert float(score) == pytest.approx(products[word][int(target[1:])], abs=2e-3)
@@ -106,7 +106,7 @@ def test_the_three_scores_differ_and_others_are_refused(mapped, tmp_path):
     for nearest_by in ("csls", "cosine", "dot-product"):
         options = LexiconOptions(top=3, nearest_by=nearest_by)
         induce(*paths, [tmp_path / "ab.tsv"], tmp_path / "m.json", options)
-        texts.append([line.split("\t")[1] for line in lines(tmp_path / "ab.tsv")])
+        texts.append([line.split("\t")[1] for line in read_lines(tmp_path / "ab.tsv")])
         assert ("nearest_by" in options.as_json()) == (nearest_by != "csls"), "old lexicons stay unchanged"
     assert texts[0] != texts[2] != texts[1]
-    refused("--nearest-by euclidean: valid: csls, cosine, dot-product", LexiconOptions, nearest_by="euclidean")
+    assert_refused("--nearest-by euclidean: valid: csls, cosine, dot-product", LexiconOptions, nearest_by="euclidean")

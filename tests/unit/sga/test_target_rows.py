@@ -207,8 +207,7 @@ def test_nat_ctc_has_one_dictionary():
 def test_a_reranker_reads_sources_and_hypotheses_by_their_own_dictionaries():
     source, target = test_reranking.at_dictionary(), builders.of_symbols([f"p{number}" for number in (16, 3, 7, 24)])
     task = TranslationTask(TranslationConfig(), source, target)
-    sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in test_reranking.SIZES.items()}
-    args = Namespace(dropout=0.0, max_source_positions=60, max_target_positions=60, **sizes)
+    args = Namespace(dropout=0.0, **builders.sides(1, 16, 24, 2, positions=60))
     base_architecture(args)
     model = TransformerModel.build_model(args, task)
     builders.randomise(model, seed=1)
