@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .arms import Stage, make_stage
 from .scored import choose_subsets
-from .studies import Job, Study
+from .studies import Job, Study, slug
 from .systems import RecipeError, System, command
 
 EPOCHS = 1000
