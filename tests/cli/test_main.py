@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fairseq_plugins.__main__ import VERBS
-from fairseq_plugins.analysis.retrieval import BOTH, FORWARD
+from fairseq_plugins.analysis.retrieval_tables import BACKWARD, BOTH, FORWARD
 from fairseq_plugins.commands import analysis, analysis_options
 from fairseq_plugins.ops.neighbours import SCORES
 from fairseq_plugins.scoring.words import KINDS
@@ -127,7 +127,7 @@ def test_choices_are_those_of_what_computes():
     retrieval, frequency_f1 = (analysis.COMMANDS[verb].build_parser() for verb in ("retrieval", "frequency-f1"))
     tatoeba = retrieval._subparsers._group_actions[0].choices["tatoeba"]
     assert set(choices(tatoeba, "--score")) == set(SCORES)
-    assert choices(tatoeba, "--directions") == (FORWARD, BOTH)
+    assert choices(tatoeba, "--directions") == (FORWARD, BACKWARD, BOTH)
     assert set(choices(frequency_f1, "--tokens")) == set(KINDS)
 
 
