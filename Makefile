@@ -26,7 +26,7 @@ ROOT ?= .
 BENCH_ARGS ?=
 
 # Paths and names of the user reach the shell through the environment, as they were typed: make expands no $(…) in them.
-TYPED := SRC TGT OUT MLM MODEL STUDY DATA TOY_SEED ROOT
+TYPED := SRC TGT OUT MLM MODEL STUDY DATA TATOEBA TOY_SEED ROOT
 $(foreach name,$(TYPED),$(if $(filter undefined,$(origin $(name))),,$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
 
 PY := $(VENV)/bin/python
@@ -63,7 +63,7 @@ RECIPES_TESTED := $(if $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.vers
 BENCHMARKS_ON_GPU := vocab_losses sga_training_step decoding free_decoding deltalm veco
 BENCHMARKS_ON_CPU := deployment data_path nlu_data_path csr_data_path veco_data_path
 
-.PHONY: help install quickstart recipes translator serve study test test-pythons test-cluster defects mutants tree check format docs package bench gpu results publish hydra evidence clean
+.PHONY: help install quickstart recipes translator serve public-encoder study test test-pythons test-cluster defects mutants tree check format docs package bench gpu results publish hydra evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,7 +87,11 @@ serve:  ## a model over HTTP and as a page: MODEL=DIR [PORT=5000] [PRECISION=int
 	@if [ -f "$$MODEL/model.json" ]; then needed=runtime; else needed=onnx; fi; $(MAKE) --no-print-directory "$(STAMPS)/$$needed"
 	@PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/serve.sh "$$MODEL"
 
-study: $(STAMPS)/study recipes  ## a study of examples/studies: STUDY=own DATA=DIR OUT=DIR [JOBS=1] [DEVICE=cpu] [PUBLISHED=1]
+public-encoder: install  ## a real multilingual encoder (92 MB are fetched): OUT=DIR [TATOEBA=DIR, to check it]
+	@[ -n "$${OUT:-}" ] || { echo "make public-encoder: OUT is missing, as in: make public-encoder OUT=models/e5" >&2; exit 2; }
+	@PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/public_encoder/fetch.sh "$$OUT" "$${TATOEBA:-}"
+
+study: $(STAMPS)/study recipes  ## a study of examples/studies: STUDY=own DATA=DIR OUT=DIR [SIZE=paper] [DRY_RUN=1] [JOBS=1] [DEVICE=cpu] [PUBLISHED=1]
 	@for name in STUDY DATA OUT; do [ -n "$${!name:-}" ] || { \
 	  echo "make study: $$name is missing, as in: make study STUDY=sga_plateau DATA=data/multi30k OUT=runs/sga_plateau" >&2; exit 2; }; done
 	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \

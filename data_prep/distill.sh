@@ -80,14 +80,20 @@ for ((shard = 0; shard < shards; shard++)); do
 done
 
 "$PYTHON" -m data_prep hypotheses --input "${logs[@]}" --lines-of "$pieces" --output "$out/train.$target"
-"$PYTHON" -m data_prep spm apply --model "$bin/sentencepiece.bpe.model" --dict "$bin/dict.txt" --inputs "$out/train.$target" \
+# The target's dictionary may be cut to some entries of the source's.
+dict=$bin/dict.txt target_dict=
+if ! cmp -s "$bin/dict.$source.txt" "$bin/dict.$target.txt"; then
+    dict=$bin/dict.$source.txt target_dict=$bin/dict.$target.txt
+fi
+"$PYTHON" -m data_prep spm apply --model "$bin/sentencepiece.bpe.model" --dict "${target_dict:-$dict}" --inputs "$out/train.$target" \
     --outputs "$out/translated.$target"
 # A student cannot learn from an empty translation, and the SGA tasks refuse it.
 paste "$pieces" "$out/translated.$target" | from="$out/pieces/train.$source" to="$out/pieces/train.$target" awk -F '\t' '
     $2 ~ /[^ ]/ { print $1 >ENVIRON["from"]; print $2 >ENVIRON["to"]; kept++ }
     END { printf "distill: %d of %d translations are empty and left out\n", NR - kept, NR >"/dev/stderr"; exit !kept }
 ' || fail "every translation is empty"
-"$PYTHON" -m data_prep binarize --pieces "$out/pieces" --pairs "$pair" --splits train --dict "$bin/dict.txt" --output "$out/bin"
+"$PYTHON" -m data_prep binarize --pieces "$out/pieces" --pairs "$pair" --splits train --dict "$dict" \
+    ${target_dict:+--target-dict "$target_dict"} --output "$out/bin"
 for file in "$bin"/*."$named".*; do
     case ${file##*/} in train.*) ;; *) cp "$file" "$out/bin/" ;; esac
 done

@@ -7,6 +7,7 @@ default_pairs=de-en
 
 describe() {
     echo "IWSLT 2014: one archive, de-en.tgz, with de-en/train.tags.de-en.de and de-en/IWSLT14.TED.tst2012.de-en.de.xml."
+    echo "The paper drops duplicates: -- --dedup tuple; for figures on lower-cased text: -- --lower-case --dedup tuple."
     echo "Every 23rd line of train becomes valid. Other pairs and years in this layout: --archive, --pairs, and -- --test-sets."
 }
 

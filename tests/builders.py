@@ -26,7 +26,12 @@ from fairseq_plugins.common.slot_model import Target
 from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 from fairseq_plugins.sga.many_pairs import SGATranslationMultiConfig, SGATranslationMultiTask
 from fairseq_plugins.sga.tasks import SGATranslationTask
-from fairseq_plugins.sga.variants import MODELS, JoinedModelConfig, JoinedTranslationConfig
+from fairseq_plugins.sga.variants import (
+    MODELS,
+    JoinedModelConfig,
+    JoinedTranslationConfig,
+    start_guidance,
+)
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 FIRST_PIECE = 4
@@ -137,11 +142,14 @@ def frozen(module=None, **options):
     return Frozen(module, fingerprint, "tiny masked LM", **options)
 
 
-def sga_model(module=None, seed=2, blank=BOS, frozen_options=None, **options):
+def sga_model(
+    module=None, seed=2, blank=BOS, frozen_options=None, mask=MASK, target_rows=None, **options
+):
     """Build an SGA model with P = 3 and random prompts, in evaluation mode."""
     cfg = JoinedModelConfig(**{"prompt_length": 3, **options})
     model_class = MODELS[str(cfg.alignment)]
-    model = model_class(frozen(module, **(frozen_options or {})), cfg, blank=blank, mask=MASK)
+    model = model_class(frozen(module, **(frozen_options or {})), cfg, blank, mask, target_rows)
+    start_guidance(model, cfg)
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and not name.endswith("scale"):

@@ -183,7 +183,7 @@ def read_ncls(path: PathLike, target: str, articles: Mapping[str, str]) -> Itera
             elif tag[1][:2].lower() == target:
                 part = corrected if tag[2] else plain
         elif text == "</doc>":
-            source = " ".join(article) or articles.get(document, "")
+            source = "\n".join(article) or articles.get(document, "")
             summary = " ".join(corrected or plain)
             if not source or not (plain or corrected):
                 problem = f"a document without article or {target} summary"
@@ -215,7 +215,7 @@ def read_articles(path: PathLike) -> Dict[str, str]:
         elif text.startswith("<") and text.endswith(">"):
             is_text = text == "<short_text>"
         elif is_text and text:
-            articles[document] = f"{articles[document]} {text}" if document in articles else text
+            articles[document] = f"{articles[document]}\n{text}" if document in articles else text
     if not articles:
         raise InputError(f"--articles {path}: no text; valid: PART_I.txt of LCSTS")
     return articles
@@ -295,6 +295,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         add(f"--{side}", "FILE", f"{side} of --layout lines, a file for each split", many=True)
     add("--separator", None, "text between passage and answer", default=SEPARATOR)
     examples.add_options(parser, LANGS)
+    examples.add_sentence_option(parser)
     args = parser.parse_args(argv)
     options = {name: getattr(args, name) for name in ("layout", "splits", "separator")}
     if args.layout == LINES:

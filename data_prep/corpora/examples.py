@@ -17,6 +17,7 @@ from ..options import Options, add_fields, adder, from_args, option
 from ..pieces.segmenters import SentencePiece
 from ..steps import write_manifest
 from ..text.clean import FORMS, Normaliser
+from ..text.sentences import END_OF_SENTENCE, split_sentences
 
 TRAIN = "train"
 UNITS = ("words", "characters", "pieces")
@@ -72,18 +73,28 @@ def word_pattern() -> Any:
 
 
 class Ruler:
-    """Measure and cut text by the limits."""
+    """Measure and cut text by the limits.
 
-    def __init__(self, limits: Limits):
-        self.limits = limits
-        self.segmenter = SentencePiece(limits.model) if limits.model is not None else None
+    Args:
+        limits: limits of lengths.
+        separator: text between sentences; no word and no character, but a piece.
+    """
+
+    def __init__(self, limits: Limits, separator: str = ""):
+        self.limits, self.separator = limits, separator
+        self.segmenter = None
+        if limits.model is not None:
+            keeps_ends = separator == END_OF_SENTENCE
+            self.segmenter = SentencePiece(limits.model, keeps_ends=keeps_ends)
         self.end = 1 if self.segmenter is not None else 0  # </s> counts as a piece
 
     def units(self, text: str) -> List[str]:
         """Return the words, characters or pieces of a line."""
         if self.segmenter is not None:
             return next(self.segmenter.encode([text]))
-        return word_pattern().findall(text) if self.limits.unit == "words" else list(text)
+        if self.limits.unit == "words":
+            return [word for word in word_pattern().findall(text) if word != self.separator]
+        return list(text)
 
     def cut_source(self, text: str, ending: str = "") -> Optional[str]:
         """Cut a source so that it fits together with the ending; return None if nothing is left."""
@@ -104,7 +115,8 @@ class Ruler:
         if self.segmenter is not None:
             return self.segmenter.decode(" ".join(units[:room])) or None
         if self.limits.unit == "words":
-            *_, last = islice(word_pattern().finditer(text), room)
+            words = (word for word in word_pattern().finditer(text) if word[0] != self.separator)
+            *_, last = islice(words, room)
             return text[: last.end()]
         return text[:room].strip() or None
 
@@ -125,17 +137,24 @@ class Collector:
         langs: endings of the files of sources and targets.
         limits: limits of lengths.
         form: Unicode form of every line.
+        separator: text between the sentences of a source; empty = a space, as in the text.
     """
 
     def __init__(
-        self, splits: Sequence[str], langs: Sequence[str], limits: Limits, form: str = "NFC"
+        self,
+        splits: Sequence[str],
+        langs: Sequence[str],
+        limits: Limits,
+        form: str = "NFC",
+        separator: str = "",
     ):
         if len(set(langs)) != 2 or any(not lang or set(lang) & set("/-") for lang in langs):
             valid = "two different names without '/' and '-'"
             raise InputError(f"--langs {' '.join(langs)}: valid: {valid}")
         self.langs = list(langs)
         self.examples: Dict[str, List[Example]] = {split: [] for split in splits}
-        self.ruler = Ruler(limits)
+        self.ruler = Ruler(limits, separator)
+        self.separator = separator
         self.normalise = Normaliser(form)
         self.form = form
         self.counts: Counter = Counter()
@@ -155,8 +174,11 @@ class Collector:
 
         Returns:
             True if it stays.
+
+        Raises:
+            InputError: a source holds the separator that will stand between its sentences.
         """
-        text, end = self.normalise(source), self.normalise(ending)
+        text, end = self._join_sentences(split, source), self.normalise(ending)
         lines = tuple(self.normalise(target) for target in targets)
         if not text or not lines[0]:
             self.drop(split, "empty")
@@ -175,8 +197,20 @@ class Collector:
             self.drop(split, "no room for the source")
             return False
         self.counts[f"{split}: source cut"] += short != text
+        if self.separator:  # may be the last piece before the cut
+            short = short.removesuffix(f" {self.separator}")
         self.examples[split].append(Example(f"{short} {end}".rstrip(), lines))
         return True
+
+    def _join_sentences(self, split: str, source: str) -> str:
+        """Normalise a source, and put the separator between its sentences."""
+        if not self.separator:
+            return self.normalise(source)
+        if self.separator in source:
+            problem = f"a source of {split} holds {self.separator!r}"
+            raise InputError(f"--sentence-separator: {problem}; valid: a text that no source holds")
+        sentences = (self.normalise(sentence) for sentence in split_sentences(source))
+        return f" {self.separator} ".join(filter(None, sentences))
 
     def write(
         self,
@@ -204,6 +238,8 @@ class Collector:
         limits = asdict(self.ruler.limits)
         limits["model"] = Path(limits["model"]).name if limits["model"] else None
         all_options = {**options, **limits, "form": self.form, "langs": self.langs}
+        if self.separator:
+            all_options["sentence_separator"] = self.separator
         manifest = Path(output) / f"{verb}.json"
         write_manifest(manifest, verb, all_options, counts, inputs, list(columns))
         return counts
@@ -246,10 +282,25 @@ def add_options(parser: argparse.ArgumentParser, langs: Sequence[str]) -> None:
     add("--model", "FILE", "sentencepiece model, for --unit pieces")
 
 
+def add_sentence_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option of the readers of documents that are summarised."""
+    text = (
+        f"text between the sentences of a source, as {END_OF_SENTENCE}, which mBART read; it counts"
+    )
+    text += " as a piece, not as a word, and preprocess.sh needs --keep-sentence-ends for "
+    adder(parser)(
+        "--sentence-separator", "TEXT", f"{text}{END_OF_SENTENCE}; default: none", default=""
+    )
+
+
 def collector_from_args(splits: Sequence[str], args: argparse.Namespace) -> Collector:
     """Make the collector of the options of :func:`add_options`."""
     args.unit = args.unit or ("pieces" if args.model else "words")
-    return Collector(splits, args.langs, from_args(Limits, args), args.form)
+    separator = getattr(args, "sentence_separator", "")
+    if separator.split() != [separator] * bool(separator):
+        problem = f"--sentence-separator {separator!r}"
+        raise InputError(f"{problem}: valid: a text without blanks, as {END_OF_SENTENCE}")
+    return Collector(splits, args.langs, from_args(Limits, args), args.form, separator)
 
 
 def write_examples(

@@ -53,9 +53,9 @@ def _read_targets(record: Any, key: str, place: str) -> Tuple[str, ...]:
 
 
 def join_turns(dialogue: str, separator: str) -> str:
-    """Return turns on one line: line ends become the separator, or a space if it is empty."""
+    """Put the separator between turns, which lines are; without one they stay lines."""
     turns = [turn.strip() for turn in dialogue.splitlines() if turn.strip()]
-    return (f" {separator} " if separator else " ").join(turns)
+    return (f" {separator} " if separator else "\n").join(turns)
 
 
 def collect(
@@ -83,7 +83,11 @@ def main(argv: Optional[List[str]] = None) -> None:
     add("--target-key", "KEY", text, default="summary")
     add("--turn-separator", "TEXT", "text in place of line ends; default: a space", default="")
     examples.add_options(parser, LANGS)
+    examples.add_sentence_option(parser)
     args = parser.parse_args(argv)
+    if args.turn_separator and args.sentence_separator:
+        pair = f"--turn-separator {args.turn_separator} --sentence-separator"
+        raise InputError(f"{pair} {args.sentence_separator}: valid: one of them")
     examples.check_split_names(args.splits, args.inputs, "--inputs")
     collector = examples.collector_from_args(args.splits, args)
     keys = Keys(args.source_key, args.target_key)

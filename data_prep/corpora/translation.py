@@ -14,7 +14,7 @@ from ..options import add_fields, adder, check_minimum, from_args
 from ..parallel import for_each
 from ..progress import with_progress
 from ..steps import Step, write_manifest
-from ..text.clean import Filter, Normaliser, Rules, digest_line
+from ..text.clean import Filter, Rules, digest_line
 
 HELD_OUT = "in valid or test"  # of any pair
 Lines = Tuple[str, ...]  # source and target
@@ -68,6 +68,10 @@ class Recipe:
             valid = "0 (the corpus has its own valid), or 2 or more"
             raise InputError(f"--valid-every {self.valid_every}: valid: {valid}")
 
+    def as_json(self) -> Dict[str, Any]:
+        """Return the options for a manifest."""
+        return {**asdict(self), "rules": self.rules.as_json()}
+
 
 def _output_files(output: Path, pair: Pair) -> List[Path]:
     names = [text_name(pair, split, lang, True) for split in SPLITS for lang in pair]
@@ -93,7 +97,7 @@ def write_pair(
     Raises:
         InputError: bad input, or a split without a line.
     """
-    normaliser, check = Normaliser(recipe.rules.form), Filter(recipe.rules, pair)
+    normaliser, check = recipe.rules.normaliser(), Filter(recipe.rules, pair)
     counts: Counter = Counter()
     drops: Counter = Counter()
     training = 0  # pairs that stay, before valid is cut off
@@ -146,9 +150,9 @@ def _check_splits(
             raise InputError(f"--pairs {'-'.join(pair)}: {problem}")
 
 
-def held_out_check(corpus: Corpus, pairs: List[Pair], form: str) -> Check:
+def held_out_check(corpus: Corpus, pairs: List[Pair], rules: Rules) -> Check:
     """Return a function that tells if a side of a training pair is in valid or test of any pair."""
-    normaliser = Normaliser(form)
+    normaliser = rules.normaliser()
     digests = {
         digest_line(normaliser(line))
         for pair in pairs
@@ -185,7 +189,7 @@ def prepare(
     counts = dict(zip(names, for_each(_prepare_pair, jobs, workers, corpus.name)))
     outputs = [path for pair in pairs for path in _output_files(folder, pair)]
     archives = (read_json(corpus.raw / "archives.json") or {}).get("archives", [])
-    options = {**asdict(recipe), "pairs": names, "archives": archives}
+    options = {**recipe.as_json(), "pairs": names, "archives": archives}
     write_manifest(manifest, corpus.name, options, counts, inputs, outputs, folder)
     return counts
 
@@ -203,7 +207,7 @@ def _prepare_pair(job: _PairJob) -> Dict[str, Any]:
             for index, path in enumerate(corpus.files(held_pair, split)):
                 inputs[f"held.{number}.{index}"] = path
     record = job.output / STEPS_FOLDER / f"{name}.json"
-    step = Step(record, inputs, asdict(recipe), _output_files(job.output, pair))
+    step = Step(record, inputs, recipe.as_json(), _output_files(job.output, pair))
     counts = step.recall()
     if counts is not None:
         cli.say(f"{corpus.name} {name}: unchanged, skipped")
@@ -211,7 +215,7 @@ def _prepare_pair(job: _PairJob) -> Dict[str, Any]:
     step.begin()
     is_held_out = None
     if corpus.removes_held_out:
-        is_held_out = held_out_check(corpus, job.pairs, recipe.rules.form)
+        is_held_out = held_out_check(corpus, job.pairs, recipe.rules)
     counts = write_pair(corpus, pair, recipe, job.output, is_held_out)
     step.finish(counts)
     listed = cli.list_counts({split: counts[split] for split in SPLITS})

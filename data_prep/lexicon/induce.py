@@ -1,8 +1,8 @@
-"""Mapped word vectors to a lexicon of both directions: the nearest words by CSLS."""
+"""Mapped word vectors to a lexicon of both directions: the nearest words of each word."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .. import cli
 from ..files import atomic_texts
@@ -13,6 +13,9 @@ from ..steps import write_manifest
 from .certainty import judge, report
 from .files import FORMS, MUSE, TSV, Entry, check_places, plugins, write_entries
 from .vectors import MIN_WORDS, add_device_options, find_device, read_sides, set_threads
+
+CSLS, COSINE, DOT_PRODUCT = "csls", "cosine", "dot-product"
+SCORES = (CSLS, COSINE, DOT_PRODUCT)
 
 
 @dataclass(frozen=True)
@@ -27,12 +30,20 @@ class LexiconOptions(Options):
         None, "most frequent words of each side, >= 2 (default: all)", minimum=MIN_WORDS
     )
     neighbours: int = option(10, "nearest words of CSLS, >= 1", minimum=1)
+    nearest_by: str = option(
+        CSLS,
+        "score of two words: csls; cosine (dot product of vectors of length 1); dot-product of the "
+        "mapped vectors as they are, as in CSR",
+        choices=SCORES,
+    )
     block: int = option(4096, "words of each side compared at a time, >= 1", minimum=1)
     device: str = "cpu"
 
     def as_json(self) -> Dict[str, Any]:
         """Return the options that shape the lexicon, for a manifest."""
-        names = ("top", "form", "max_words", "neighbours")
+        names = ["top", "form", "max_words", "neighbours"]
+        if self.nearest_by != CSLS:  # lexicons of earlier versions stay unchanged
+            names.append("nearest_by")
         return {name: getattr(self, name) for name in names}
 
 
@@ -66,10 +77,10 @@ def induce(
     with plugins():
         import torch
 
-        from fairseq_plugins.ops.csls import Csls
         from fairseq_plugins.ops.neighbours import unit_rows
 
-    x, y = (unit_rows(torch.from_numpy(side.vectors).to(device)) for side in sides)
+    vectors = [torch.from_numpy(side.vectors).to(device).float() for side in sides]
+    x, y = map(unit_rows, vectors)
     words = [side.words for side in sides]
     with heartbeat(f"induce_lexicon: {len(x):,} and {len(y):,} words"):
         verdict = judge(x, y, words, options.neighbours, options.block)
@@ -77,7 +88,7 @@ def induce(
             pair = f"--source {source} and --target {target}"
             valid = "vectors in one space (map_vectors)"
             raise InputError(f"{pair}: {verdict.warnings[0]}; valid: {valid}")
-        ranked = Csls(x, y, options.neighbours, options.block).ranked(options.top)
+        ranked = rank_words(vectors if options.nearest_by == DOT_PRODUCT else [x, y], options)
     hint = "are both files mapped into one space?"
     warnings = [f"{warning} ({hint})" for warning in verdict.warnings]
     report("induce_lexicon", warnings, verdict.not_checked)
@@ -95,6 +106,21 @@ def induce(
     files = [source, target]
     write_manifest(manifest, "induce_lexicon", options.as_json(), counts, files, outputs)
     return counts
+
+
+def rank_words(vectors: Sequence[Any], options: LexiconOptions) -> Tuple[Any, Any]:
+    """Return the best partners of each word of both sides.
+
+    Args:
+        vectors: (M, C) and (N, C); rows of length 1, unless the dot product of others is asked for.
+        options: options of the lexicons.
+    """
+    from fairseq_plugins.ops.csls import Csls, Products
+
+    x, y = vectors
+    if options.nearest_by == CSLS:
+        return Csls(x, y, options.neighbours, options.block).ranked(options.top)
+    return Products(x, y, options.block).ranked(options.top)
 
 
 def list_entries(words: List[str], candidates: List[str], ranked: Any) -> Iterator[Entry]:

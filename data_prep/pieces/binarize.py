@@ -74,10 +74,11 @@ class PairJob(NamedTuple):
         pieces: folder with files SPLIT.LANG of pieces.
         pair: source and target language.
         splits: names of the splits.
-        dictionary: dict.txt for both sides.
+        dictionary: dict.txt for both sides, or for the source.
         output: data-bin folder.
         workers: processes of fairseq-preprocess; the result does not depend on it.
         per_pair: the pieces lie in a folder SRC-TGT of their own.
+        target_dictionary: dict.txt for the target; None = that of the source.
     """
 
     pieces: Path
@@ -87,6 +88,7 @@ class PairJob(NamedTuple):
     output: Path
     workers: int = 1
     per_pair: bool = False
+    target_dictionary: Optional[Path] = None
 
     @property
     def label(self) -> str:
@@ -120,6 +122,8 @@ def binarize_pair(job: PairJob) -> Dict[str, Dict[str, int]]:
         check_same_counts("--pieces", {side: sizes[side].lines for side in sides})
     names = layout.data_names(pair, job.splits)
     inputs = {**sources, "dict": job.dictionary}
+    if job.target_dictionary is not None:
+        inputs["target_dict"] = job.target_dictionary
     record = layout.pair_record(output / layout.STEPS_FOLDER, pair)
     step = Step(record, inputs, {"splits": job.splits}, [output / name for name in names])
     counts = step.recall()
@@ -184,12 +188,13 @@ def _run_fairseq(job: PairJob, folder: Path) -> None:
     for name in _fairseq_names(job.splits):
         path = sources[f"{name.split}.{job.pair[0]}"].with_name(name.split)
         prefixes.setdefault(name.option, []).append(str(path))
-    dictionary = str(job.dictionary)
+    dictionary, target_dictionary = job.dictionary, job.target_dictionary or job.dictionary
     command = [sys.executable, "-m", "fairseq_cli.preprocess"]
     command += ["--source-lang", job.pair[0], "--target-lang", job.pair[1]]
     for option, paths in prefixes.items():
         command += [option, ",".join(paths)]
-    command += ["--srcdict", dictionary, "--tgtdict", dictionary, "--destdir", folder.name]
+    command += ["--srcdict", str(dictionary), "--tgtdict", str(target_dictionary)]
+    command += ["--destdir", folder.name]
     command += ["--workers", str(job.workers), "--dataset-impl", "mmap"]
     log = folder.with_name("output.log")
     cli.say(f"{job.label}: fairseq-preprocess with {job.workers} workers")
@@ -239,18 +244,41 @@ def _use_split_names(job: PairJob, folder: Path) -> None:
         os.replace(path, folder / path.name)
 
 
-def _check_dictionary(output: Path, pairs: List[layout.Pair], dictionary: Path) -> None:
-    """Refuse a folder with other pairs that were made with another dictionary."""
-    digest = sha256(dictionary)
+def _check_dictionary(
+    output: Path, pairs: List[layout.Pair], dictionary: Path, target_dictionary: Optional[Path]
+) -> None:
+    """Refuse a folder with other pairs that were made with other dictionaries."""
+    digests = {"dict": sha256(dictionary)}
+    if target_dictionary is not None:
+        digests["target_dict"] = sha256(target_dictionary)
     records = {layout.pair_record(output / layout.STEPS_FOLDER, pair) for pair in pairs}
     for path in sorted((output / layout.STEPS_FOLDER).glob("pair.*.json")):
         record = read_json(path) or {}
-        if path not in records and record.get("inputs", {}).get("dict") != digest:
+        inputs = record.get("inputs", {})
+        names = ("dict", "target_dict")
+        wrong = [name for name in names if inputs.get(name) != digests.get(name)]
+        if path not in records and wrong:
             pair = path.stem.removeprefix("pair.")
+            given = f"--dict {dictionary}"
+            if wrong == ["target_dict"]:
+                given = f"--target-dict {target_dictionary or '(none)'}"
             raise InputError(
-                f"--output {output}: holds {pair}, made with another dictionary than --dict "
-                f"{dictionary}; valid: another folder, or all its pairs again (--pairs)"
+                f"--output {output}: holds {pair}, made with another dictionary than {given}; "
+                "valid: another folder, or all its pairs again (--pairs)"
             )
+
+
+def check_sides(pairs: List[layout.Pair], text: str) -> None:
+    """Refuse a language that is a source and a target: a folder has one dictionary for each.
+
+    Args:
+        text: the option --pairs, for messages.
+    """
+    targets = {target for _, target in pairs}
+    both = sorted(source for source, _ in pairs if source in targets)
+    if both:
+        valid = "with --target-dict a language on one side only; another folder for the rest"
+        raise InputError(f"--pairs {text}: {both[0]} is a source and a target; valid: {valid}")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -260,6 +288,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     add("--pieces", "DIR", "folder with files SPLIT.LANG of pieces", required=True)
     layout.add_pair_options(parser)
     add("--dict", "FILE", "dict.txt for both sides of every pair", required=True)
+    add("--target-dict", "FILE", "dict.txt for the target in place of --dict")
     add("--output", "DIR", "data-bin folder", required=True)
     add("--workers", "N", "processes, shared by the pairs, >= 1", default=1)
     args = parser.parse_args(argv)
@@ -271,16 +300,18 @@ def main(argv: Optional[List[str]] = None) -> None:
     if "," in str(pieces):
         valid = "a path without commas, which fairseq-preprocess would split"
         raise InputError(f"--pieces {pieces}: valid: {valid}")
-    count = len(read_dictionary(dictionary))
-    _check_dictionary(output, pairs, dictionary)
+    count, target_dictionary = len(read_dictionary(dictionary)), None
+    if args.target_dict is not None:
+        target_dictionary = Path(args.target_dict).resolve()
+        read_dictionary(target_dictionary, "--target-dict")
+        check_sides(pairs, args.pairs)
+    _check_dictionary(output, pairs, dictionary, target_dictionary)
     at_once = min(args.workers, len(pairs))
     workers = args.workers // at_once
     with locked(output / layout.STEPS_FOLDER / "binarize.lock", f"--output {args.output}"):
         write_bytes(output / "dict.txt", dictionary.read_bytes())
         cli.say(f"binarize: dictionary of {count:,} pieces")
         cli.say(f"binarize: {len(pairs)} pairs, {at_once} at a time")
-        jobs = [
-            PairJob(pieces, pair, splits, dictionary, output, workers, args.per_pair)
-            for pair in pairs
-        ]
+        more = (workers, args.per_pair, target_dictionary)
+        jobs = [PairJob(pieces, pair, splits, dictionary, output, *more) for pair in pairs]
         for_each(binarize_pair, jobs, at_once, "binarize")

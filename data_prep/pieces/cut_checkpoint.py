@@ -24,7 +24,7 @@ LAYOUTS: Dict[str, re.Pattern[str]] = {
         r"(?:encoder|decoder)\.(?:embed_tokens\.weight|output_projection\.(?:weight|bias))"
     ),
     "DeltaLM (released)": re.compile(r"(?:src|tgt)_embedding\.embed_tokens\.weight"),
-    "Hugging Face XLM-RoBERTa, VECO (understanding)": re.compile(
+    "Hugging Face XLM-RoBERTa, BERT with sentencepiece, VECO (understanding)": re.compile(
         r"(?:\w+\.)?embeddings\.word_embeddings\.weight|lm_head\.decoder\.(?:weight|bias)"
         r"|cls\.predictions\.(?:bias|decoder\.(?:weight|bias))"
     ),
@@ -32,6 +32,7 @@ LAYOUTS: Dict[str, re.Pattern[str]] = {
 OPTIMIZER = "last_optimizer_state"  # dropped: its moments have the old rows
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+WORDPIECES = "vocab.txt"
 MAX_LISTED = 5
 
 
@@ -130,6 +131,9 @@ def check_checkpoint(
     if not weights.file.is_file():
         valid = "a .pt file, or a Hugging Face folder"
         raise InputError(f"--checkpoint {path}: no such file; valid: {valid}")
+    if weights.config and (weights.file.parent / WORDPIECES).is_file():
+        order = f"has its rows in the order of {WORDPIECES}, not of a fairseq dictionary"
+        raise InputError(f"--checkpoint {path}: {order}; valid: a model of sentencepiece pieces")
     _check_target(_target_file(weights.file, weights.config, folder), weights.file, folder)
     rows = weights.config.get("vocab_size")
     if isinstance(rows, int) and not 0 <= rows - pieces - 4 <= max_extra:

@@ -1,4 +1,4 @@
-"""Cut a dictionary and its checkpoint to the pieces of a corpus: the same model with fewer rows."""
+"""Cut a dictionary, and its checkpoint if there is one, to the pieces of a corpus."""
 
 import re
 from collections import Counter
@@ -228,7 +228,7 @@ def _count_unknown(frequencies: Mapping[str, int], rows: Rows, options: CutOptio
 
 
 def cut_vocabulary(
-    checkpoint: PathLike,
+    checkpoint: Optional[PathLike],
     dictionary: PathLike,
     output: PathLike,
     corpus: Corpus,
@@ -237,7 +237,8 @@ def cut_vocabulary(
     """Write the cut checkpoint, dict.txt, the maps and, last, the manifest into a folder.
 
     Args:
-        checkpoint: fairseq .pt file of one of ``cut_checkpoint.LAYOUTS``, or a Hugging Face folder.
+        checkpoint: fairseq .pt file of one of ``cut_checkpoint.LAYOUTS``, or a Hugging Face folder;
+            None = the dictionary alone is cut.
         dictionary: its dict.txt.
         output: the folder.
         corpus: text that shows which pieces are needed; its model is copied, unchanged.
@@ -255,26 +256,33 @@ def cut_vocabulary(
             problem = f"would overwrite --{kind} {path}"
             raise InputError(f"--output {folder}: {problem}; valid: another folder")
     pieces = len(check_dictionary(dictionary, options.keep))
-    check_checkpoint(checkpoint, folder, dictionary, pieces, options.max_extra_rows)
+    if checkpoint is not None:
+        check_checkpoint(checkpoint, folder, dictionary, pieces, options.max_extra_rows)
     _check_output(folder)
     frequencies, counts = count_corpus(corpus)
-    opened = open_checkpoint(checkpoint)
-    rows = choose_rows(dictionary, opened.rows, frequencies, options)
+    opened = None if checkpoint is None else open_checkpoint(checkpoint)
+    row_count = len(FAIRSEQ_SPECIAL) + pieces if opened is None else opened.rows
+    rows = choose_rows(dictionary, row_count, frequencies, options)
     unknown = _count_unknown(frequencies, rows, options)
     (folder / MANIFEST).unlink(missing_ok=True)
-    cut(opened, rows.ids)
+    choices: Dict[str, Any] = {"min_count": options.min_count, "keep": sorted(options.keep)}
+    inputs: List[PathLike] = [dictionary, *(path for _, path in corpus.files())]
+    outputs = []
+    if opened is not None:
+        cut(opened, rows.ids)
+        outputs += write_checkpoint(opened, folder)
+        choices.update(layouts=opened.layouts, tensors=opened.tensors)
+        inputs.insert(0, opened.path)
     tables = [folder / DICT, folder / DICT_MAP, folder / TABLE]
-    outputs = [*write_checkpoint(opened, folder), *tables]
+    folder.mkdir(parents=True, exist_ok=True)
     write_rows(rows, *tables)
+    outputs += tables
     if model is not None:
         write_bytes(folder / MODEL, Path(model).read_bytes())
         outputs.append(folder / MODEL)
-    counts["rows_before"], counts["rows_after"] = opened.rows, len(rows.ids)
+    counts["rows_before"], counts["rows_after"] = row_count, len(rows.ids)
     counts["rows_after_dict"] = rows.extra
     counts["symbols_kept"], counts["unknown"] = len(rows.symbols), unknown
-    choices = {"min_count": options.min_count, "keep": sorted(options.keep)}
-    choices.update(layouts=opened.layouts, tensors=opened.tensors)
-    inputs = [opened.path, dictionary, *(path for _, path in corpus.files())]
     write_manifest(folder / MANIFEST, "cut_vocabulary", choices, counts, inputs, outputs)
     return counts
 
@@ -294,8 +302,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     parser = cli.parser("cut_vocabulary", __doc__)
     add = adder(parser)
-    text = "checkpoint: fairseq .pt file, or a Hugging Face folder"
-    add("--checkpoint", "PATH", text, required=True)
+    text = "fairseq .pt file, or a Hugging Face folder; without it the dictionary alone is cut"
+    add("--checkpoint", "PATH", text)
     add("--dict", "FILE", "its dict.txt", required=True)
     add("--output", "DIR", "folder of checkpoint, dict.txt, maps, manifest", required=True)
     add("--pieces", "FILE", "corpus: files of pieces", many=True)

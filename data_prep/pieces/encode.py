@@ -11,10 +11,11 @@ from .. import cli
 from ..files import atomic_texts
 from ..io import InputError, PathLike, check_output_count, read_lines
 from ..layout import apply_record, piece_name
-from ..options import add_file_options, adder, check_minimum
+from ..options import add_file_options, add_flag, adder, check_minimum
 from ..parallel import for_each
 from ..progress import with_progress
 from ..steps import Step
+from ..text.sentences import END_OF_SENTENCE
 from .dictionary import RESERVED
 from .segmenters import Codes, SentencePiece
 
@@ -34,13 +35,15 @@ class PieceCounts:
     unknown: int = 0
 
     def add(self, pieces: Sequence[str], vocabulary: Optional[Collection[str]]) -> None:
-        """Count a line; without a vocabulary every piece is known."""
+        """Count a line; without a vocabulary every piece is known, and ``</s>`` always is."""
         self.lines += 1
         self.pieces += len(pieces)
         self.longest = max(self.longest, len(pieces))
         self.without_pieces += not pieces
         if vocabulary is not None:
-            self.unknown += sum(piece not in vocabulary for piece in pieces)
+            self.unknown += sum(
+                piece not in vocabulary and piece != END_OF_SENTENCE for piece in pieces
+            )
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class _Plan:
     max_unknown: float
     steps: Optional[PathLike]
     versions: Tuple[Tuple[str, str], ...]
+    keeps_ends: bool = False
 
 
 class _Job(NamedTuple):
@@ -70,6 +74,7 @@ def apply_files(
     max_unknown: float = DEFAULT_MAX_UNKNOWN,
     steps: Optional[PathLike] = None,
     workers: int = 1,
+    keeps_ends: bool = False,
 ) -> Dict[str, Dict[str, int]]:
     """Write the pieces of text files, separated by spaces.
 
@@ -83,6 +88,7 @@ def apply_files(
         steps: folder of step records; files that were made from the same text and model are then
             not made again.
         workers: files at a time; the result does not depend on it.
+        keeps_ends: a word ``</s>`` of the text is fairseq's symbol.
 
     Returns:
         Output name (with its pair's folder, if there is one) -> fields of :class:`PieceCounts`.
@@ -97,7 +103,7 @@ def apply_files(
         raise InputError(f"--max-unknown {max_unknown}: valid: 0 to 1")
     check_minimum("--workers", workers, 1)
     versions = tuple((name, metadata.version(name)) for name in SEGMENTERS[verb].packages)
-    plan = _Plan(verb, path, dictionary, max_unknown, steps, versions)
+    plan = _Plan(verb, path, dictionary, max_unknown, steps, versions, keeps_ends)
     _loaded.clear()
     _load(plan)  # bad models and dictionaries are refused before the first file
     jobs = [_Job(plan, source, target) for source, target in zip(inputs, outputs)]
@@ -112,7 +118,7 @@ def _load(plan: _Plan) -> Tuple[Any, Optional[Collection[str]]]:
     """Return segmenter and vocabulary of a plan; a worker reads them once, not once per file."""
     if plan not in _loaded:
         _loaded.clear()
-        segmenter = SEGMENTERS[plan.verb](plan.path)
+        segmenter = SEGMENTERS[plan.verb](plan.path, keeps_ends=plan.keeps_ends)
         _loaded[plan] = segmenter, segmenter.vocabulary(plan.dictionary)
     return _loaded[plan]
 
@@ -125,6 +131,8 @@ def _apply_job(job: _Job) -> Dict[str, Any]:
         if plan.dictionary is not None:
             made_from["dict"] = plan.dictionary
         options = {"max_unknown": plan.max_unknown, **dict(plan.versions)}
+        if plan.keeps_ends:
+            options["keep_sentence_ends"] = True
         step = Step(apply_record(Path(plan.steps), name), made_from, options, [job.target])
         counts = step.recall()
         if counts is not None:
@@ -147,7 +155,10 @@ def _encode_file(job: _Job) -> PieceCounts:
         rows = zip(segmenter.encode(lines), copy)
         for number, (pieces, line) in enumerate(rows, start=1):
             text = " ".join(pieces)
-            problem = _find_problem(text, pieces) or segmenter.find_problem(line, pieces)
+            plain = pieces
+            if segmenter.keeps_ends:
+                plain = [piece for piece in pieces if piece != END_OF_SENTENCE]
+            problem = _find_problem(" ".join(plain), plain) or segmenter.find_problem(line, pieces)
             if problem:
                 raise InputError(f"--inputs {source}, line {number}: {problem}")
             file.write(text + "\n")
@@ -203,6 +214,8 @@ def add_apply_options(commands: Any, kind: str, text: str) -> None:
         add = adder(command)
         add(f"--{kind}", "FILE", text, required=True)
         add_file_options(command, "UTF-8 files", "output files, one for each input")
+        ends = f"{END_OF_SENTENCE} between words is fairseq's symbol, not text"
+        add_flag(command, "--keep-sentence-ends", ends)
         if name == "apply":
             add("--dict", "FILE", "dict.txt to count unknown pieces by")
             share = "largest share of unknown pieces in a file, in [0, 1]"
@@ -216,7 +229,8 @@ def apply_or_decode(verb: str, args: argparse.Namespace) -> None:
     segmenter = SEGMENTERS[verb]
     path = getattr(args, segmenter.kind)
     if args.command == "decode":
-        decode_files(segmenter(path), args.inputs, args.outputs)
+        decode_files(segmenter(path, keeps_ends=args.keep_sentence_ends), args.inputs, args.outputs)
         return
     files = args.inputs, args.outputs
-    apply_files(verb, path, *files, args.dict, args.max_unknown, args.steps, args.workers)
+    settings = args.dict, args.max_unknown, args.steps, args.workers, args.keep_sentence_ends
+    apply_files(verb, path, *files, *settings)

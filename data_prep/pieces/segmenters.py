@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import (
     Any,
+    Callable,
     Collection,
     Iterable,
     Iterator,
@@ -22,11 +23,13 @@ from .. import cli
 from ..files import atomic_texts
 from ..io import InputError, PathLike
 from ..layout import SEGMENTER_FILES
+from ..text.sentences import END_OF_SENTENCE
 from .codes import CONTINUED, load_codes
 from .dictionary import FAIRSEQ_SPECIAL, read_dictionary
 
 WORD_START = "\u2581"
 WORD = re.compile(r"\S+")
+SENTENCE_END = re.compile(rf"(?<!\S){END_OF_SENTENCE}(?!\S)")
 BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
 CONTINUATION_BYTES = range(0x80, 0xC0)
 BATCH_LINES = 1000
@@ -48,6 +51,38 @@ def batches(items: Iterable[Item]) -> Iterator[List[Item]]:
     while batch:
         yield batch
         batch = list(islice(stream, BATCH_LINES))
+
+
+# ---- Documents: ``</s>`` between their sentences. ----
+
+
+def encode_between_ends(
+    encode: Callable[[Iterable[str]], Iterator[List[str]]], lines: Iterable[str]
+) -> Iterator[List[str]]:
+    """Yield the pieces of each line, in which a word ``</s>`` is a piece by itself.
+
+    Args:
+        encode: yields the pieces of each text.
+    """
+    for batch in batches(lines):
+        sentences = [[part.strip() for part in SENTENCE_END.split(line)] for line in batch]
+        pieces = encode([part for parts in sentences for part in parts])
+        for parts in sentences:
+            row = next(pieces)
+            for _ in parts[1:]:
+                row = [*row, END_OF_SENTENCE, *next(pieces)]
+            yield row
+
+
+def decode_between_ends(decode: Callable[[List[str]], str], pieces: Sequence[str]) -> str:
+    """Return the text of pieces; ``</s>`` stays a word."""
+    sentences: List[List[str]] = [[]]
+    for piece in pieces:
+        if piece == END_OF_SENTENCE:
+            sentences.append([])
+        else:
+            sentences[-1].append(piece)
+    return f" {END_OF_SENTENCE} ".join(map(decode, sentences)).strip()
 
 
 # ---- Sentencepiece. ----
@@ -111,6 +146,7 @@ class SentencePiece:
     Args:
         path: the model.
         option: option that named it, for messages.
+        keeps_ends: a word ``</s>`` of the text is the symbol, not text.
     """
 
     verb = "spm"
@@ -118,18 +154,29 @@ class SentencePiece:
     file_name = SEGMENTER_FILES["model"]
     packages = ()
 
-    def __init__(self, path: PathLike, option: str = "--model"):
-        self.path, self.option = Path(path), option
+    def __init__(self, path: PathLike, option: str = "--model", keeps_ends: bool = False):
+        self.path, self.option, self.keeps_ends = Path(path), option, keeps_ends
         self.model = load_model(path, option)
 
     def encode(self, lines: Iterable[str]) -> Iterator[List[str]]:
         """Yield the pieces of each line."""
+        if self.keeps_ends:
+            yield from encode_between_ends(self._encode, lines)
+        else:
+            yield from self._encode(lines)
+
+    def _encode(self, lines: Iterable[str]) -> Iterator[List[str]]:
         for batch in batches(lines):
             yield from self.model.encode(batch, out_type=str)
 
     def decode(self, line: str) -> str:
-        """Return the text of a line of pieces."""
-        return self.model.decode(line.split()).replace(WORD_START, " ").strip()
+        """Return the text of a line of pieces; ``</s>`` stays if ends are kept."""
+        if not self.keeps_ends:
+            return self._decode(line.split())
+        return decode_between_ends(self._decode, line.split())
+
+    def _decode(self, pieces: List[str]) -> str:
+        return self.model.decode(pieces).replace(WORD_START, " ").strip()
 
     def vocabulary(self, dictionary: Optional[PathLike]) -> Optional[Collection[str]]:
         """Return the pieces of a dictionary; without one, the pieces of the model."""
@@ -206,6 +253,7 @@ class Codes:
     Args:
         path: the codes.
         option: option that named them, for messages.
+        keeps_ends: a word ``</s>`` of the text is the symbol, not text.
     """
 
     verb = "bpe"
@@ -213,12 +261,18 @@ class Codes:
     file_name = SEGMENTER_FILES["codes"]
     packages = ("fastBPE",)  # whose versions go into the records
 
-    def __init__(self, path: PathLike, option: str = "--codes"):
-        self.path, self.option = Path(path), option
+    def __init__(self, path: PathLike, option: str = "--codes", keeps_ends: bool = False):
+        self.path, self.option, self.keeps_ends = Path(path), option, keeps_ends
         self.processor = load_codes(path, option)
 
     def encode(self, lines: Iterable[str]) -> Iterator[List[str]]:
         """Yield the pieces of each line."""
+        if self.keeps_ends:
+            yield from encode_between_ends(self._encode, lines)
+        else:
+            yield from self._encode(lines)
+
+    def _encode(self, lines: Iterable[str]) -> Iterator[List[str]]:
         for batch in batches(lines):
             plain = [" ".join(line.split()) for line in batch]
             yield from (pieces.split() for pieces in self.processor.apply(plain))

@@ -8,7 +8,7 @@ from ..files import write_json
 from ..io import InputError, check_same_counts, read_lines
 from ..options import Options, add_fields, adder, from_args, option
 from ..progress import heartbeat
-from .comet import file_names, write_comet_files
+from . import comet
 from .metrics import (
     DEFAULT_METRICS,
     METRICS,
@@ -202,6 +202,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     text = "folder of the files that COMET's commands read; needs --source"
     add("--comet-files", "DIR", text)
     add("--source", None, "source text of --comet-files, one sentence per line")
+    text = f"model of COMET's commands (default: {comet.MODEL}); CSR has {comet.CSR_MODEL}"
+    add("--comet-model", "NAME", text)
     args = parser.parse_args(argv)
     bootstrap = from_args(Bootstrap, args)
     if args.comet_files and not args.source:
@@ -209,6 +211,10 @@ def main(argv: Optional[List[str]] = None) -> None:
         raise InputError(f"--comet-files {args.comet_files}: {reason}")
     if args.source and not args.comet_files:
         raise InputError(f"--source {args.source}: only --comet-files DIR uses it")
+    if args.comet_model is not None and not args.comet_files:
+        raise InputError(f"--comet-model {args.comet_model}: only --comet-files DIR uses it")
+    if args.comet_model is not None and not args.comet_model.strip():
+        raise InputError(f"--comet-model '': valid: a name, as {comet.MODEL}")
     metrics = list(ALL_METRICS) if args.metrics == "all" else args.metrics.split(",")
     check_metrics(metrics)
     reference, *more = [_read(path, "--reference") for path in args.reference]
@@ -217,7 +223,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     if args.comet_files:
         source = _read(args.source, "--source")
         check_same_counts("--source", {"--reference": len(reference), "--source": len(source)})
-        file_names([system.name for system in systems])
+        comet.file_names([system.name for system in systems])
     languages = args.languages.split(",") if args.languages else []
     numbers = bootstrap.samples, bootstrap.seed
     with heartbeat(f"score: {len(systems)} systems"):
@@ -230,7 +236,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     print(format_table(scores))
     if args.comet_files:
         lines = {system.name: system.lines for system in systems}
-        commands = write_comet_files(args.comet_files, source, lines, reference)
+        model = args.comet_model or comet.MODEL
+        commands = comet.write_comet_files(args.comet_files, source, lines, reference, model)
         cli.say(f"score: wrote the files of COMET to {args.comet_files}")
-        hint = "COMET, in an environment of its own (extra comet; --gpus 0 for the CPU):"
+        hint = comet.OLD_HINT if model == comet.CSR_MODEL else comet.HINT
         print(f"\n{hint}\n" + "\n".join(commands))

@@ -6,7 +6,7 @@ import unicodedata
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, TextIO, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, TextIO, Tuple
 
 from .. import cli
 from ..files import atomic_texts
@@ -41,6 +41,7 @@ class Rules(Options):
     max_ratio: float = option(0.0, "largest ratio of line lengths in a tuple, >= 1; 0 = no limit")
     dedup: str = option("tuple", "what makes a duplicate, which is dropped", choices=DEDUP)
     normalise_only: bool = option(False, "drop nothing (test sets), whatever the limits are")
+    lower_case: bool = option(False, "lower-case all lines, of every split")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,14 +51,27 @@ class Rules(Options):
         if self.max_ratio != 0 and not self.max_ratio >= 1:
             raise InputError(f"--max-ratio {self.max_ratio}: valid: 0 (no limit) or 1 or more")
 
+    def normaliser(self) -> "Normaliser":
+        """Return the repair of a line."""
+        return Normaliser(self.form, self.lower_case)
+
+    def as_json(self) -> Dict[str, Any]:
+        """Return the options for a manifest; lower-casing only if it is on."""
+        options = asdict(self)
+        if not self.lower_case:
+            del options["lower_case"]
+        return options
+
 
 class Normaliser:
     """Fix the characters of a line, and count the lines that each fix changed (``changed``)."""
 
-    def __init__(self, form: str):
+    def __init__(self, form: str, lower_case: bool = False):
         self.changed: Counter = Counter()
         # In this order no later fix makes work for an earlier one: cleaning twice changes nothing.
+        case: Sequence[Tuple[str, Callable[[str], str]]] = (("capitals", str.lower),)
         self.steps: Sequence[Tuple[str, Callable[[str], str]]] = (
+            *(case if lower_case else ()),
             ("carriage return at the end", lambda line: line.removesuffix("\r")),
             ("line separators", lambda line: LINE_BREAKERS.sub(_blank, line)),
             ("control characters", lambda line: CONTROL.sub("", line)),
@@ -186,7 +200,7 @@ def clean_files(
         InputError: bad input, as in :func:`read_parallel`, or no line would be left.
     """
     check_output_count(inputs, outputs)
-    normaliser = Normaliser(rules.form)
+    normaliser = rules.normaliser()
     check = Filter(rules, [Path(path).name for path in inputs])
     drops: Counter = Counter()
     count = 0
@@ -211,7 +225,7 @@ def clean_files(
             raise InputError(f"--inputs: none of {count} lines would be left; dropped: {listed}")
     changed = {name: normaliser.changed[name] for name, _ in normaliser.steps}
     counts = CleanCounts(count, remainder, drop_counts, changed)
-    write_manifest(manifest, "clean", asdict(rules), counts._asdict(), inputs, outputs)
+    write_manifest(manifest, "clean", rules.as_json(), counts._asdict(), inputs, outputs)
     return counts
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from .. import cli
 from ..io import InputError, PathLike
 from .sources import TEST, TRAIN, TRANSLATE
 
@@ -44,7 +43,7 @@ class Layout:
         training: Sequence[str],
         translate: bool = False,
     ) -> List[str]:
-        """Return SPLIT.LANG=FILE for every file. Test files of tags without tags are left out.
+        """Return SPLIT.LANG=FILE for every file.
 
         Args:
             name: name of the layout, for messages.
@@ -61,20 +60,13 @@ class Layout:
             choice = training if split == TRAIN else languages
             files = _list_files(Path(folder), pattern)
             files = {lang: path for lang, path in files.items() if not choice or lang in choice}
-            untagged = []
-            if split == TEST and self.verb == TAGS:
-                untagged = [lang for lang, path in files.items() if not _has_tags(path)]
-            if untagged:
-                listed = ", ".join(untagged)
-                cli.say(f"nlu: {name}: test files without tags are left out: {listed}")
             is_needed = split not in self.optional and (split == TRAIN or LANG in pattern)
             if is_needed and not files:
                 listed = f" for {', '.join(choice)}" if choice else ""
                 valid = f"the folder of {name.split('-')[0]}"
                 raise InputError(f"--folder {folder}: no {pattern}{listed}; valid: {valid}")
             for lang, path in files.items():
-                if lang not in untagged:
-                    sources[f"{split}.{lang}"] = str(path)
+                sources[f"{split}.{lang}"] = str(path)
         if translate:
             sources.update(self._translations(name, Path(folder)))
         languages_read = {key.partition(".")[2] for key in sources}
@@ -99,13 +91,6 @@ class Layout:
             f"{option}: no {' or '.join(self.translations)} below {folder}; "
             f"valid: {TRAIN_LANGUAGE}, or the files of xtreme_translations there"
         )
-
-
-def _has_tags(path: Path) -> bool:
-    """Return True if the first line with text has a second column."""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        first = next((line for line in file if line.strip()), "")
-    return len(first.split()) > 1
 
 
 def _list_files(folder: Path, pattern: str) -> Dict[str, Path]:
@@ -183,15 +168,15 @@ def _mlqa(folder: str, split: str) -> str:
 
 
 _SQUAD = "train-v1.1.json"
+_TYDIQA_DEV = f"tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{LANG}.dev.json"
 _PAIR = {"text": "1,2", "label": "3"}
 _TRANSLATED_PAIR = {"text": "3,4", "label": "5", "csv": False}  # after the English pair
 _RENAMED = {"label_map": "contradictory=contradiction"}
 _SQUAD_TRANSLATED = _translated_questions("squad", "SQuAD", "squad")
 
-# XTREME's scripts take the tags out of the test files of its tagging tasks: such files are left
-# out. TyDiQA-GoldP has no test. The scripts also empty the answers of XQuAD, of MLQA's test and of
-# TyDiQA's dev, and take the labels out of XNLI's and PAWS-X's test: put the original files in
-# their place.
+# XTREME's scripts take labels, tags and answers out of its test files, which are then predicted and
+# not scored, and TyDiQA-GoldP's dev is its test. To score put the original files in their place.
+# TyDiQA's dev must have answers, for it also chooses the checkpoint.
 LAYOUTS: Dict[str, Layout] = {
     "xglue-nc": Layout(SENTENCES, _xglue("NC/xglue.nc"), _PAIR),
     "xglue-qam": Layout(SENTENCES, _xglue("QAM/xglue.qam"), _PAIR),
@@ -265,7 +250,8 @@ LAYOUTS: Dict[str, Layout] = {
         QUESTIONS,
         {
             "train": f"tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{LANG}.train.json",
-            "valid": f"tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{LANG}.dev.json",
+            "valid": _TYDIQA_DEV,
+            "test": _TYDIQA_DEV,
         },
         translations=_translated_questions("tydiqa", "TyDiQA-GoldP", "tydiqa"),
     ),

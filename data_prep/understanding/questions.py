@@ -12,7 +12,7 @@ from ..io import LINE_BREAKERS, InputError
 from ..progress import with_progress
 from .counts import Counts
 from .sentences import EMPTY, check_some_row
-from .sources import OPTION, Source
+from .sources import OPTION, TEST, Source
 
 if TYPE_CHECKING:
     from .data_bin import DataBin
@@ -61,8 +61,9 @@ def write_questions(data: DataBin, source: Source, labels: None, max_positions: 
 
     Train loses questions without an answer that stands where the file says. In other splits they
     stay with the text of their answers, from which F1 and exact match are counted; such an answer
-    has start -1. Questions that the file calls impossible are dropped everywhere. An id that
-    occurred before gets a number: TyDiQA's as XTREME writes them are not unique.
+    has start -1. A file of test may have no answers at all. Questions that the file
+    calls impossible are dropped everywhere. An id that occurred before gets a number: TyDiQA's as
+    XTREME writes them are not unique.
 
     Args:
         data: the data-bin.
@@ -72,7 +73,7 @@ def write_questions(data: DataBin, source: Source, labels: None, max_positions: 
 
     Raises:
         InputError: as in :func:`read_questions`; a missing id; no question is left, or none with
-            an answer.
+            an answer outside test.
     """
     counts = Counts()
     questions, passages = data.texts(0, source), _Passages(data, source, counts)
@@ -90,9 +91,9 @@ def write_questions(data: DataBin, source: Source, labels: None, max_positions: 
         questions.add(data.row(ids))
         listed = [{"text": answer.text, "start": answer.start} for answer in answers]
         lines.append(_format_line({"id": question.id, "passage": row, "answers": listed}))
-    if counts.kept and counts.notes[NO_ANSWER] == counts.kept:
+    if counts.kept and counts.notes[NO_ANSWER] == counts.kept and source.split != TEST:
         problem = f"none of its {counts.kept} questions has an answer, nothing could be scored"
-        hint = "XTREME's scripts empty those of its test sets: take the original files"
+        hint = "XTREME's scripts empty those of TyDiQA's dev: take the original files"
         raise InputError(
             f"{OPTION} {source.name}: {source.path}: {problem}; valid: a file with answers ({hint})"
         )

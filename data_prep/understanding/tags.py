@@ -11,12 +11,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..io import InputError
+from ..io import InputError, PathLike
 from ..pieces.segmenters import batches
 from ..progress import with_progress
 from .counts import Counts
 from .sentences import check_some_row
-from .sources import TRAIN, Label, Source, read_table_lines
+from .sources import TEST, TRAIN, Label, Source, read_table_lines
 from .tables import LAST
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ NO_VALUE = "_"
 DOCUMENT_MARK = "-DOCSTART-"
 RANGE, EMPTY_NODE = re.compile(r"\d+-\d+"), re.compile(r"\d+\.\d+")
 NO_PIECE = "words without a piece"
+NO_TAGS = "rows without tags"
 NumberedLines = Iterator[Tuple[int, str]]
 
 
@@ -43,7 +44,7 @@ class Word(NamedTuple):
     Attributes:
         number: its line.
         text: the word, as it stands in the file.
-        tag: after renaming.
+        tag: after renaming; empty in a file of test without tags.
     """
 
     number: int
@@ -79,6 +80,8 @@ class Conll:
     def sentences(self, source: Source, skipped: Counter) -> Iterator[List[Word]]:
         """Yield the sentences of a file, as many as its limit says.
 
+        A file of test may have words alone, one per line.
+
         Args:
             source: the file.
             skipped: counts ranges of multiword tokens, empty nodes and marks of documents.
@@ -91,6 +94,8 @@ class Conll:
         lines = enumerate(with_progress(read_table_lines(source), f"nlu {source.name}"), start=1)
         if form == CONLLU:
             sentences = self._read_conllu(source, lines, skipped)
+        elif source.split == TEST and not has_tags(source.path):
+            sentences = _read_words(lines, skipped)
         else:
             sentences = self._read_conll(source, lines, skipped)
         yield from itertools.islice(sentences, source.limit or None)
@@ -177,6 +182,25 @@ class Conll:
         return Word(number, text, self.label_map.get(name, name))
 
 
+def has_tags(path: PathLike) -> bool:
+    """Return True if the first line with text has a second column."""
+    with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
+        first = next((line for line in file if line.strip()), "")
+    return len(first.split("\t" if "\t" in first else None)) > 1
+
+
+def _read_words(lines: NumberedLines, skipped: Counter) -> Iterator[List[Word]]:
+    """Yield the sentences of a file with a word per line and without tags."""
+    block: List[Word] = []
+    for number, line in lines:
+        if line.strip(" \t"):
+            block.append(Word(number, line, ""))
+        else:
+            yield from _finish_sentence(block, skipped)
+            block = []
+    yield from _finish_sentence(block, skipped)
+
+
 def _finish_sentence(block: List[Word], skipped: Counter) -> Iterator[List[Word]]:
     """Yield the words of a block, if there are any."""
     # A mark stands alone, or straight before the first word, as in CoNLL-2002's Dutch files.
@@ -204,8 +228,8 @@ def write_tags(
 ) -> Counts:
     """Write the pieces and tags of a source.
 
-    Every word is encoded on its own. A word without a piece becomes ``<unk>``, so that words and
-    tags stay together.
+    Every word is encoded on its own; the tag of words without one is ``<unk>``. A word without a
+    piece becomes ``<unk>``, so that words and tags stay together.
 
     Args:
         reader: how sentences are read.
@@ -221,16 +245,18 @@ def write_tags(
     counts = Counts()
     pieces, tags = data.texts(0, source), data.labels(labels.dictionary, source)
     unknown, padding = data.dictionary.unk(), labels.dictionary.pad()
+    no_tag = labels.dictionary.unk()
     for sentence, word_ids in _encode(data, reader.sentences(source, counts.notes)):
         ids, row = [], []
         for word, piece_ids in zip(sentence, word_ids):
             counts.notes[NO_PIECE] += not piece_ids
             piece_ids = piece_ids or [unknown]
             ids += piece_ids
-            row.append(labels.index(word.tag, counts.unknown_labels))
+            row.append(labels.index(word.tag, counts.unknown_labels) if word.tag else no_tag)
             row += [padding] * (len(piece_ids) - 1)
         counts.read += 1
         counts.kept += 1
+        counts.notes[NO_TAGS] += not sentence[0].tag
         counts.add_text(len(sentence), ids, unknown)
         counts.add_length(len(ids) + 1, max_positions)
         pieces.add(data.row(ids))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from .systems import RecipeError, System, read_system
+from .systems import FOLDER, SMALL, RecipeError, System, read_limits, read_system
 
 
 class Stage(NamedTuple):
@@ -61,16 +61,23 @@ class Arm(NamedTuple):
         return {**self.decoding[stem], **own_options}
 
 
-def read_arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, Any]) -> Arm:
-    """Make an arm of its entry in a study's file.
+def read_arm(
+    path: Path,
+    name: str,
+    entry: Mapping[str, Any],
+    assets: Mapping[str, Any],
+    size: str = SMALL,
+) -> Arm:
+    """Make an arm of its entry in a study's file, with systems of that size.
 
     Raises:
         RecipeError: the entry names an asset that the study does not have.
     """
     _check_assets(path, name, entry, assets)
     data = entry.get("data", "bin")
-    earlier = [_make_stage(stage, stage.get("data", data)) for stage in entry.get("before", ())]
-    stages = (*earlier, _make_stage(entry, data))
+    before = entry.get("before", ())
+    earlier = [make_stage(stage, stage.get("data", data), size) for stage in before]
+    stages = (*earlier, make_stage(entry, data, size))
     outputs = {str(stem): output for stem, output in entry["outputs"].items()}
     scored = [stem for stem, output in outputs.items() if "run" in output]
     changes = entry.get("directions", {})
@@ -83,7 +90,7 @@ def read_arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[st
         decoding={stem: output.get("options", {}) for stem, output in outputs.items()},
         grid=tuple(entry.get("grid", ({},))),
         needs=tuple(entry.get("needs", ())),
-        directions={pair: _change_stage(entry, data, changes[pair]) for pair in changes},
+        directions={pair: _change_stage(entry, data, changes[pair], size) for pair in changes},
         scoring={stem: (outputs[stem]["metric"], outputs[stem]["run"]) for stem in scored},
         refused={pair: changes[pair]["refused"] for pair in changes if "refused" in changes[pair]},
     )
@@ -103,17 +110,21 @@ def _check_assets(
             raise RecipeError(f"{path}: arms.{name}.needs: {asset}: valid: {valid}")
 
 
-def _make_stage(entry: Mapping[str, Any], data: str) -> Stage:
-    system = read_system(entry["system"])
+def make_stage(entry: Mapping[str, Any], data: str, size: str) -> Stage:
+    """Make a training of its entry: a system of that size, with options and limits of the entry."""
+    name = entry["system"]
+    system = read_system(name, size=size)
     options = {**system.train, **entry.get("train", {})}
-    return Stage(system._replace(train=options), data, entry.get("limits"))
+    limits = entry.get("limits", read_limits(name, FOLDER, size))
+    return Stage(system._replace(train=options), data, limits)
 
 
 def _change_stage(
     entry: Mapping[str, Any],
     data: str,
     change: Mapping[str, Any],
+    size: str,
 ) -> Tuple[Stage, Mapping[str, Any]]:
     """Return the last stage in a direction, and the options of decoding there."""
     train = {**entry.get("train", {}), **change.get("train", {})}
-    return _make_stage({**entry, **change, "train": train}, data), change.get("options", {})
+    return make_stage({**entry, **change, "train": train}, data, size), change.get("options", {})

@@ -18,6 +18,7 @@ from .ledger import Ledger, choose, commit, digest
 from .runs import Runs, options_of
 from .scores import Scores
 from .studies import Job, Study, read_study
+from .systems import SIZES, SMALL
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LEDGER = Path("ledger.json")
@@ -170,9 +171,10 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--study", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--size", choices=SIZES, default=SMALL)
     parser.add_argument("--key", help="of the run, for make")
     args = parser.parse_args(argv)
-    folder = Folder(read_study(args.study), args.data, args.device)
+    folder = Folder(read_study(args.study, args.size), args.data, args.device)
     verbs = {"choose": folder.choose, "ledger": folder.write_ledger, "page": folder.write_page}
     try:
         if args.what == "make":

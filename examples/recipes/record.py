@@ -16,7 +16,7 @@ TIMES = re.compile(r"^times: real ([\d.]+) user ([\d.]+) sys ([\d.]+)$", re.MULT
 """Line that the workflow appends to the log of a training that was not killed, in seconds."""
 EARLIER = "stage*"
 """Folders of a run's stages before its last one, inside its own."""
-VALIDATION = ("num_updates", "loss", "bleu", "accuracy", "f1", "ndcg")
+VALIDATION = ("num_updates", "loss", "bleu", "accuracy", "f1", "ndcg", "ndcg_xglue")
 """Numbers of a validation that the ledger keeps."""
 
 

@@ -20,7 +20,7 @@ from data_prep.io import read_json
 from . import archive, plots, tables
 from .ledger import Ledger, digest
 from .studies import STUDIES, Study, read_study
-from .systems import list_names
+from .systems import SMALL, list_names
 
 ROOT = STUDIES.parent.parent
 RESULTS = ROOT / "examples" / "results"
@@ -160,6 +160,10 @@ def publish(out: Path, partial: bool = False) -> List[Path]:
     begun = read_json(out / "study.json")
     if not begun:
         raise ValueError(f"{out}: no study.json; valid: the folder of make study")
+    if "size" in begun:
+        raise ValueError(
+            f"{out}: SIZE {begun['size']}: pages show runs of SIZE {SMALL}; valid: those"
+        )
     study = read_study(STUDIES / f"{begun['study']}.yaml")
     ledger = Ledger(out / "ledger.json", begun["code"])
     members = outputs_of(study, ledger, out / "outputs", partial)

@@ -6,9 +6,10 @@ from shlex import quote
 from string import Template
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from .arms import Stage
-from .studies import Job, Study
-from .systems import RecipeError, System, command, read_system
+from .arms import Stage, make_stage
+from .scored import choose_subsets
+from .studies import Job, Study, slug
+from .systems import RecipeError, System, command
 
 EPOCHS = 1000
 """Largest number of epochs where the limits name none."""
@@ -18,6 +19,8 @@ INTERVAL = 250
 """Updates between validations where the limits name neither interval nor updates."""
 UPDATES = ("$updates", "$warmup")
 """Values of options that follow from the number of updates."""
+OWN_SIZE = "sizes-of"
+"""Option of the recipes: path of a released model whose sizes the training takes."""
 MASKED_LM = "tlm_pretraining"
 """Task of the assets that are exported as a folder."""
 
@@ -63,7 +66,7 @@ class Runs:
     Attributes:
         values: name -> what ``$NAME`` stands for in every command.
         word_lists: name -> words, of the values that are lists.
-        scored: notes on which split is scored, for sets whose files decide it.
+        scored: notes on which subsets are scored, for sets whose files decide it.
     """
 
     def __init__(self, study: Study, root: Path, data: str, device_options: Mapping[str, Any]):
@@ -83,10 +86,11 @@ class Runs:
                 self.word_lists[name] = words
             self.values[name] = " ".join(words)
         self.scored: List[str] = []
-        for name, file in study.set.get("scored", {}).items():
-            self.values[name] = split = find_scored_split(Path(data) / file)
-            if self._is_used(name):
-                self.scored.append(f"{file}: scored on {split}")
+        for name, entry in study.set.get("scored", {}).items():
+            subsets = choose_subsets(name, Path(data), entry)
+            self.values[f"{name}_subsets"] = subsets.names
+            if self._is_used(f"{name}_subsets"):
+                self.scored.append(subsets.note)
         for name in study.assets:
             if not study.each_seed(name):
                 self.values[name] = self.asset(name)
@@ -160,21 +164,22 @@ class Runs:
 
     def _is_masked_lm(self, name: str) -> bool:
         entry = self.study.assets[name]
-        return "system" in entry and read_system(entry["system"]).train["task"] == MASKED_LM
+        if "system" not in entry:
+            return False
+        stage = make_stage(entry, "", self.study.size)
+        return bool(stage.system.train["task"] == MASKED_LM)
 
     def asset_training(self, name: str, seed: Optional[int] = None) -> str:
         """Build the command that trains an asset, in ``train/NAME`` or ``train/NAME/seedN``."""
         entry = self.study.assets[name]
-        system = read_system(entry["system"])
-        options = {**system.train, **entry.get("train", {})}
-        stage = Stage(system._replace(train=options), entry.get("data", "bin"), None)
+        stage = make_stage(entry, entry.get("data", "bin"), self.study.size)
         source, _, target = self.study.directions[0].partition("-")
         values = {**self.values, "source": source, "target": target}
         values["seed"] = 1 if seed is None else seed
         if "start" in entry:
             values["start"] = self.asset(entry["start"], seed)
         folder = f"train/{self.place(name, seed)}"
-        return training(stage, values, entry["limits"], folder, self.device_options)
+        return training(stage, values, stage.limits or {}, folder, self.device_options)
 
     def asset_command(self, name: str, seed: Optional[int] = None) -> str:
         """Build the command that makes an asset of the checkpoint of its training.
@@ -230,6 +235,8 @@ class Runs:
         last_stage = job.arm.stage(len(job.arm.stages), job.pair)
         if last_stage.system.train.get("keep-best-checkpoints"):
             checkpoints = f"--directory {folder} --best {job.arm.best} --allow-fewer"
+        elif job.arm.best > 1:
+            checkpoints = f"--directory {folder} --last {job.arm.best} --by updates"
         else:
             checkpoints = f"--inputs {folder}/checkpoint_best.pt"
         average = "python -m fairseq_plugins average"
@@ -254,7 +261,12 @@ class Runs:
             source, _, target = job.pair.partition("-")
             subset = self.study.set.get("test")
             task.update({"source-lang": source, "target-lang": target, "gen-subset": subset})
-        return command(program, {**defaults, **task, **options}, self.of(job))
+        values = {**self.of(job), "predictions": self.predictions(job)}
+        return command(program, {**defaults, **task, **options}, values)
+
+    def predictions(self, job: Job) -> str:
+        """Return the folder of a run's predictions; those of an arm and seed lie side by side."""
+        return f"predictions/{slug(job.arm.name)}-{job.point}/seed{job.seed}/{job.pair}"
 
 
 def _substitute(text: str, values: Mapping[str, Any]) -> str:
@@ -263,15 +275,6 @@ def _substitute(text: str, values: Mapping[str, Any]) -> str:
     except (KeyError, ValueError) as error:
         valid = f"${', $'.join(values)}"
         raise RecipeError(f"{text.strip()}: {error} has no value; valid: {valid}") from error
-
-
-def find_scored_split(path: Path) -> str:
-    """Return ``test`` if a test file has labels, which are its second column, else ``valid``."""
-    if not path.is_file():
-        return "valid"
-    with open(path, encoding="utf-8", errors="replace") as file:
-        first_line = next((line for line in file if line.strip()), "")
-    return "test" if len(first_line.split()) > 1 else "valid"
 
 
 def training(
@@ -296,8 +299,15 @@ def training(
     updates, system = limits.get("updates"), stage.system
     options = {**system.train, "save-dir": folder, **more_options}
     program = f"fairseq-train {quote(Template(stage.data).substitute(values))}"
-    if updates is None and "epochs" in limits:
+    pretrained = options.pop(OWN_SIZE, None)
+    is_scheduled = any(
+        option in UPDATES for name, option in options.items() if name != "max-update"
+    )
+    if updates is None and "epochs" in limits and is_scheduled:
         program = f"python -m recipes.epochs {system.warmup} {program}"
+    if pretrained:
+        program = f"python -m recipes.own_size {quote(_substitute(pretrained, values))} {program}"
+    if updates is None and "epochs" in limits:
         unknown = UPDATES if "interval" in limits else (*UPDATES, "$interval")
         options = {name: None if value in unknown else value for name, value in options.items()}
     if updates is None and options.get("max-update") == "$updates":

@@ -5,8 +5,8 @@ from pathlib import Path
 from string import Template
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from .arms import Arm, read_arm
-from .systems import HERE, RecipeError, check, list_names, read_chain
+from .arms import Arm, make_stage, read_arm
+from .systems import HERE, PAPER, SMALL, RecipeError, check, check_size, list_names, read_chain
 
 STUDIES, SETS = HERE.parent / "studies", HERE.parent / "sets"
 TEXTS = ("finding", "cannot_tell", "notes")
@@ -74,6 +74,7 @@ class Study(NamedTuple):
     arms: Tuple[Arm, ...]
     claims: Tuple[Claim, ...]
     code: Tuple[str, ...]
+    size: str = SMALL
 
     def metric(self, pair: str) -> str:
         """Return the validation metric of a direction; of translations it is BLEU."""
@@ -129,7 +130,9 @@ class Study(NamedTuple):
             stages = [stage._asdict() for stage in arm.stages]
             decoding = [arm.decoding, arm.grid, arm.directions, None, arm.scoring]
             arms[arm.name] = [stages, arm.start, arm.best, *decoding]
+        sized = {} if self.size == SMALL else {"size": self.size}
         return {
+            **sized,
             "arms": arms,
             "set": {key: entry for key, entry in self.set.items() if key != "title"},
             "assets": self.assets,
@@ -189,17 +192,18 @@ def slug(name: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in name.lower()).strip("_")
 
 
-def read_study(path: Path) -> Study:
+def read_study(path: Path, size: str = SMALL) -> Study:
     """Read and check a study.
 
     Args:
         path: FOLDER/NAME.yaml, where NAME is a file of the folder or a variant in one.
+        size: one of ``systems.SIZES``.
 
     Raises:
-        RecipeError: an unknown key, system or set, grids of different sizes, or a claim about an
-            output that no arm has.
+        RecipeError: an unknown key, system, set or size, grids of different sizes, or a claim
+            about an output that no arm has.
     """
-    content = _merge_chain(path)
+    content = _merge_chain(path, size)
     own_sets = path.resolve().parent.parent / "sets"
     folder = own_sets if content["set"] in list_names(own_sets) else SETS
     try:
@@ -207,8 +211,9 @@ def read_study(path: Path) -> Study:
     except RecipeError as error:
         raise RecipeError(f"{path}: {error}") from error
     assets = content.get("assets", {})
-    _check_assets(path, assets)
-    arms = tuple(read_arm(path, name, entry, assets) for name, entry in content["arms"].items())
+    _check_assets(path, assets, size)
+    entries = content["arms"].items()
+    arms = tuple(read_arm(path, name, entry, assets, size) for name, entry in entries)
     _check_grids(path, content, arms)
     _check_scoring(path, content, set_content, arms)
     _check_values(path, content, set_content)
@@ -229,6 +234,7 @@ def read_study(path: Path) -> Study:
         arms=arms,
         claims=_read_claims(path, content["claims"], arms),
         code=tuple(content.get("code", ())),
+        size=size,
     )
 
 
@@ -298,21 +304,42 @@ def _check_values(
         raise RecipeError(f"{path}: values: {unknown}: valid: {', '.join(valid) or 'none'}")
 
 
-def _check_assets(path: Path, assets: Mapping[str, Any]) -> None:
-    """Raise RecipeError if an asset for all seeds would be made of an asset of each seed."""
+def _check_assets(path: Path, assets: Mapping[str, Any], size: str) -> None:
+    """Check the assets one by one.
+
+    Raises:
+        RecipeError: an asset for all seeds would be made of an asset of each seed, or a training
+            has no limits.
+    """
     for name, entry in assets.items():
+        if "system" in entry and not make_stage(entry, "", size).limits:
+            raise RecipeError(f"{path}: assets.{name}: limits: missing; a training needs them")
         for origin in (entry.get("start"), *entry.get("needs", ())):
             if assets.get(origin, {}).get("each_seed") and not entry.get("each_seed"):
                 valid = f"valid: each_seed for {name} too"
                 raise RecipeError(f"{path}: assets.{name}: {origin} is one of each seed; {valid}")
 
 
-def _merge_chain(path: Path) -> Dict[str, Any]:
-    """Merge a study with those it is like; of their :data:`TEXTS` nothing is taken over."""
+def _merge_chain(path: Path, size: str) -> Dict[str, Any]:
+    """Merge a study with those it is like; of their :data:`TEXTS` nothing is taken over.
+
+    At paper size the section ``paper`` of the last one that has it comes on top, with the claims
+    and texts that it states itself. Its values replace some of the study's, unless it has a set.
+    """
+    check_size(size)
     merged: Dict[str, Any] = {}
+    paper: Optional[Dict[str, Any]] = None
     for entry in read_chain(path.stem, path.parent, "study"):
+        paper = entry.pop("paper", paper)
         merged = {key: merged[key] for key in merged if key not in TEXTS}
         merged.update(entry)
+    if size == PAPER:
+        if paper is None:
+            raise RecipeError(f"{path}: SIZE {PAPER}: has no section paper; valid: {SMALL}")
+        merged = {key: merged[key] for key in merged if key not in TEXTS}
+        values = {} if "set" in paper else merged.get("values", {})
+        values = {**values, **paper.get("values", {})}
+        merged.update({"claims": [], **paper, **({"values": values} if values else {})})
     check(merged, "study", path)
     return merged
 

@@ -19,6 +19,9 @@ COMMON = "common"
 """Name of the file with the options that every system shares."""
 SECTIONS = ("train", "translate", "validate")
 """Parts of a file that hold options."""
+SMALL, PAPER = "small", "paper"
+SIZES = (SMALL, PAPER)
+"""Values of SIZE: what runs on a small machine, and the settings that the papers state."""
 
 
 class RecipeError(ValueError):
@@ -97,13 +100,18 @@ def find_fault(content: Any, schema: str, title: str) -> str:
     return f"{'.'.join(map(str, error.absolute_path)) or title}: {error.message}"
 
 
-def read_system(name: str, folder: Path = FOLDER) -> System:
+def read_system(name: str, folder: Path = FOLDER, size: str = SMALL) -> System:
     """Read the system of that name, with the options of ``common.yaml``.
 
+    Args:
+        name: of a file or variant.
+        folder: of the files.
+        size: one of :data:`SIZES`.
+
     Raises:
-        RecipeError: no such name, an unknown key, or a value of another type.
+        RecipeError: no such name, an unknown key, a value of another type, or no such size.
     """
-    content = _merge_chain(name, folder)
+    content = _merge_chain(name, folder, size)
     common = read_document(folder / f"{COMMON}.yaml", "system")
     sections: Dict[str, Any] = {kind: {} for kind in SECTIONS}
     for kind in SECTIONS:
@@ -118,6 +126,12 @@ def read_system(name: str, folder: Path = FOLDER) -> System:
         average=content.get("average", 1),
         **sections,
     )
+
+
+def read_limits(name: str, folder: Path = FOLDER, size: str = SMALL) -> Optional[Dict[str, Any]]:
+    """Return the limits of a training that the paper states; None if it states none."""
+    limits: Optional[Dict[str, Any]] = _merge_chain(name, folder, size).get("limits")
+    return limits
 
 
 def find(name: str, folder: Path, schema: str) -> Tuple[Path, Dict[str, Any]]:
@@ -184,14 +198,37 @@ def read_chain(name: str, folder: Path, schema: str) -> List[Dict[str, Any]]:
     return entries
 
 
-def _merge_chain(name: str, folder: Path) -> Dict[str, Any]:
-    """Merge a system with those it is like, option by option; ``section: {}`` empties a section."""
+def _merge_chain(name: str, folder: Path, size: str) -> Dict[str, Any]:
+    """Merge a system with those it is like, each before its own section ``paper``.
+
+    Raises:
+        RecipeError: the system has no paper size.
+    """
+    check_size(size)
     merged: Dict[str, Any] = {kind: {} for kind in SECTIONS}
+    absent = f"valid: {SMALL}"
     for entry in read_chain(name, folder, "system"):
-        sections = {kind: {**merged[kind], **entry.get(kind, {})} for kind in SECTIONS}
-        sections.update({kind: {} for kind in SECTIONS if entry.get(kind) == {}})
-        merged = {**merged, **entry, **sections}
+        paper = entry.pop("paper", None)
+        merged = _merge_entry(merged, entry)
+        if size == PAPER and paper is not None:
+            absent = paper.get("absent", "")
+            merged = _merge_entry(merged, {} if absent else paper)
+    if size == PAPER and absent:
+        raise RecipeError(f"system {name}: SIZE {PAPER}: {absent}")
     return merged
+
+
+def _merge_entry(merged: Dict[str, Any], entry: Mapping[str, Any]) -> Dict[str, Any]:
+    """Merge a system's entry option by option; ``section: {}`` empties a section."""
+    sections = {kind: {**merged[kind], **entry.get(kind, {})} for kind in SECTIONS}
+    sections.update({kind: {} for kind in SECTIONS if entry.get(kind) == {}})
+    return {**merged, **entry, **sections}
+
+
+def check_size(size: str) -> None:
+    """Raise RecipeError unless ``size`` is one of :data:`SIZES`."""
+    if size not in SIZES:
+        raise RecipeError(f"SIZE {size}: valid: {', '.join(SIZES)}")
 
 
 def command(program: str, options: Mapping[str, Any], values: Mapping[str, Any]) -> str:

@@ -6,12 +6,13 @@ from shlex import quote
 from recipes.ledger import digest
 from recipes.runs import Runs, options_of
 from recipes.studies import read_study
-from recipes.systems import RecipeError
+from recipes.systems import SMALL, RecipeError
 
+size = str(config.get("size", SMALL))
 try:
-    study = read_study(Path(config["study"]))
+    study = read_study(Path(config["study"]), size)
     code = digest(ROOT, study.code, study.settings())
-    identity = {"study": study.name, "code": code}
+    identity = {"study": study.name, "code": code, **({} if size == SMALL else {"size": size})}
     recorded = json.loads(Path("study.json").read_text()) if Path("study.json").is_file() else identity
     if recorded != identity:
         raise RecipeError(
@@ -36,7 +37,7 @@ threads_each = max(1, workflow.cores // int(config.get("jobs", 1)))
 made_assets = {name for name, entry in study.assets.items() if "given" not in entry}
 points = json.loads(Path("tuned.json").read_text()) if Path("tuned.json").is_file() else None
 tuning, finals = study.tuning(), study.final(points) if points else []
-arguments = ["--study", config["study"], "--data", config["data"], "--device", str(config.get("device", "cpu"))]
+arguments = ["--study", config["study"], "--data", config["data"], "--device", str(config.get("device", "cpu")), "--size", size]
 
 
 def entries(jobs):

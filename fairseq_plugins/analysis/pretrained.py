@@ -21,17 +21,12 @@ from ..common.options import check_sizes
 from ..understanding.encoder import TextEncoder
 from ..understanding.inputs import INPUT_FORMATS
 from ..understanding.languages import read_codes
-from .text import TextInputs, load_segmenter
+from .segmenters import SEGMENTERS, load_segmenter
+from .text import TextInputs
 from .vectors import LayerVectors, sentence_vectors
 
 logger = logging.getLogger(__name__)
 
-SEGMENTERS = (
-    "sentencepiece.bpe.model",
-    "sentence.bpe.model",
-    "sentencepiece.model",
-    "spiece.model",
-)
 NO_SEGMENTER = "none"
 FORMAT_NAMES = [str(name) for name in INPUT_FORMATS]
 FORMATS = {"xlmr": "xlmr", "bert": "bert", "nllb": "mbart50", "deltalm": "xlmr"}
@@ -145,7 +140,7 @@ class PretrainedText:
         return split_names(languages) if languages is not None else file.languages or ()
 
     def _find_segmenter(self, folder: str) -> str:
-        """Find the sentencepiece model: the option's, one beside the model, or the first model's.
+        """Find the segmenter's file: the option's, one beside the model, or the first model's.
 
         Returns :data:`NO_SEGMENTER` if the text is in pieces already.
         """

@@ -1,8 +1,11 @@
-"""Singular values of two encoders' matrices: ``fairseq-plugins singular-values MODEL MODEL_B``.
+"""Singular values of one encoder's matrices, or of two.
 
-For each layer and matrix (K, Q, V, Out, FC1, FC2): ‖σ‖ of both, the L2 norm of the vector of
-singular values, which is also the Frobenius norm of the matrix; and d, the L2 distance between the
-two vectors, both sorted from the largest. Layers are counted from 1, the one next to the embedding.
+    fairseq-plugins singular-values MODEL [MODEL_B]
+
+For each layer and matrix (K, Q, V, Out, FC1, FC2): ‖σ‖, the L2 norm of the vector of singular
+values, which is also the Frobenius norm of the matrix. With two models also d, the L2 distance
+between the two vectors, both sorted from the largest. Layers are counted from 1, the one next to
+the embedding.
 """
 
 import argparse
@@ -18,7 +21,7 @@ from torch import Tensor
 from ..checkpoints.encoders import read_encoder
 from ..own_commands import forward
 from . import plots
-from .report import names_of_sides, say, table, write_json
+from .report import names_of_sides, say, short_names, table, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +123,20 @@ def compare(first: Layers, second: Layers, names: Sequence[str]) -> List[Compari
     return comparisons
 
 
+def measure(layers: Layers, name: str) -> List[Dict[str, float]]:
+    """Compute ‖σ‖ of every matrix of a model, by layer and key of :data:`MATRICES`."""
+    norms = []
+    for number, matrices in enumerate(layers, start=1):
+        logger.info("layer %d of %d", number, len(layers))
+        norms.append(
+            {
+                matrix: float(singular_values(tensor, f"{name}, layer {number}, {matrix}").norm())
+                for matrix, tensor in matrices.items()
+            }
+        )
+    return norms
+
+
 def check_shapes(first: Layers, second: Layers, names: Sequence[str]) -> None:
     """Raise ValueError, naming layer, matrix and both shapes, unless all shapes are equal."""
     valid = "valid: two models of one shape"
@@ -172,8 +189,33 @@ def _panel(title: str, label: str, numbers: Mapping[str, Sequence[float]]) -> pl
     return plots.Panel(title, label, lines, (min(values) - margin, max(values) + margin))
 
 
+def work_on_one(args: argparse.Namespace) -> None:
+    """Compute, print and write the values of one model."""
+    (name,) = short_names([args.model])
+    norms = measure(layer_matrices(read_encoder(args.model, heads=args.heads).tensors, name), name)
+    rows = [
+        [str(layer), *(f"{of_layer[matrix]:.2f}" for matrix in MATRICES)]
+        for layer, of_layer in enumerate(norms, start=1)
+    ]
+    say(f"Singular values of {name}: ‖σ‖\n\n{table(['layer', *MATRICES], rows)}")
+    entries = [
+        {"layer": layer, "matrix": matrix, "first": norm}
+        for layer, of_layer in enumerate(norms, start=1)
+        for matrix, norm in of_layer.items()
+    ]
+    write_json(args.json, {"models": [name], "rows": entries})
+    if args.plot is not None:
+        lines = {matrix: [of_layer[matrix] for of_layer in norms] for matrix in MATRICES}
+        panel = _panel(f"‖σ‖ of {name}", "‖σ‖", lines)
+        layers = list(range(1, len(norms) + 1))
+        plots.draw_lines(args.plot, [panel], layers, "layer", f"singular values: {name}")
+
+
 def work(args: argparse.Namespace) -> None:
     """Compute, print and write."""
+    if args.model_b is None:
+        work_on_one(args)
+        return
     names = names_of_sides([args.model, args.model_b])
     first = layer_matrices(read_encoder(args.model, heads=args.heads).tensors, names[0])
     heads = args.heads_b or args.heads

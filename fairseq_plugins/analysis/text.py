@@ -2,9 +2,8 @@
 
 import logging
 import os
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
-import sentencepiece
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
@@ -12,6 +11,7 @@ from torch import Tensor
 from ..understanding.inputs import InputFormat
 from ..understanding.languages import match_languages
 from .report import named_paths
+from .segmenters import Segmenter
 
 logger = logging.getLogger(__name__)
 
@@ -56,24 +56,13 @@ def check_parallel(texts: Dict[str, List[str]], option: str) -> None:
         )
 
 
-def load_segmenter(path: str) -> Any:
-    """Load a sentencepiece model. Raises ValueError: no such file, or no sentencepiece model."""
-    if not os.path.isfile(path):
-        raise ValueError(f"--sentencepiece {path}: no such file")
-    try:
-        # By path: an empty model_proto would be no error.
-        return sentencepiece.SentencePieceProcessor(model_file=path)
-    except (RuntimeError, OSError) as error:
-        message = f"--sentencepiece {path}: not a sentencepiece model ({error})"
-        raise ValueError(message) from None
-
-
 class TextInputs:
     """Turn sentences into token rows of an encoder.
 
     Args:
         dictionary: of the pieces; symbols of ``languages`` that it lacks are added, in their order.
-        segmenter: sentencepiece model; None if lines are pieces already, separated by spaces.
+        segmenter: gives the pieces of a line; None if lines are pieces already, separated by
+            spaces.
         input_format: one of ``understanding.inputs.INPUT_FORMATS``.
         max_positions: largest number of tokens of an input; longer ones are cut, which is logged.
         vocab_size: rows of the encoder's embedding.
@@ -92,7 +81,7 @@ class TextInputs:
     def __init__(
         self,
         dictionary: Dictionary,
-        segmenter: Any,
+        segmenter: Optional[Segmenter],
         input_format: str,
         max_positions: int,
         vocab_size: int,
@@ -156,7 +145,7 @@ class TextInputs:
         if self.segmenter is None:
             pieces = line.split()
         else:
-            pieces = self.segmenter.encode(line, out_type=str)
+            pieces = self.segmenter(line)
         return torch.tensor([self.dictionary.index(piece) for piece in pieces], dtype=torch.long)
 
     def symbol(self, language: str) -> int:

@@ -16,7 +16,7 @@ from . import plots
 from .logs import read_log
 from .report import named_paths, say, table, write_json, write_tsv
 
-PREFERRED = ("ndcg", "f1", "accuracy")
+PREFERRED = ("ndcg_xglue", "ndcg", "f1", "accuracy")
 """Metrics by which tasks are compared by default: the first one that every log of a task has."""
 
 

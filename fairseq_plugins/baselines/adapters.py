@@ -15,7 +15,7 @@ from ..checkpoints.fitting import Filler
 from ..checkpoints.loading import LoadReport
 from ..checkpoints.opening import find_settings
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.starting import compare_order, left_closed
+from ..checkpoints.starting import compare_order, explain_unread
 from ..checkpoints.vocabulary import (
     as_list,
     check_entries,
@@ -141,7 +141,7 @@ class TransformerAdapterModel(FilledTransformer):
         finally:
             del plain.adapter_plans
         if args.adapter_backbone:
-            absent = left_closed(OPTION, args.adapter_backbone, plain, task)
+            absent = explain_unread(OPTION, args.adapter_backbone, plain, task)
             fill = partial(fill_backbone, model, plain, task)
             model.start_from(args, "adapter_backbone", absent, fill)
         for name, parameter in model.named_parameters():

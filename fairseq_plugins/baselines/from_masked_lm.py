@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from ..checkpoints.fitting import Filler, layer_sources
 from ..checkpoints.loading import LoadReport
-from ..checkpoints.masked_lm import read_masked_lm
-from ..checkpoints.starting import left_closed
+from ..checkpoints.starting import explain_unread
 from ..common.filled_model import FilledTransformer
-from ..common.fit_options import fit_options, side_sizes
+from ..common.fit_options import fit_options, read_start, side_sizes
 from ..common.options import (
     EMBEDDING_POLICIES,
     XLMR_WIRING,
@@ -43,8 +42,8 @@ class FromXLMROptions(FairseqDataclass):
 
     pretrained_xlmr: Optional[str] = option(
         None,
-        "start the encoder from this masked LM (XLM-R, InfoXLM): a fairseq model.pt or a Hugging "
-        "Face folder. Read when training starts; checkpoints of the run need it no more",
+        "start the encoder from this masked LM (XLM-R, InfoXLM, MiniLM, E5): a fairseq model.pt or "
+        "a Hugging Face folder. Read when training starts; checkpoints of the run need it no more",
     )
     embedding_mismatch: EMBEDDING_POLICIES = embedding_mismatch_option()
     freeze_encoder: bool = option(
@@ -134,7 +133,7 @@ class TransformerFromXLMRModel(FilledTransformer):
         plain = as_namespace(args)
         model: TransformerFromXLMRModel = super().build_model(plain, task)
         if args.pretrained_xlmr:
-            absent = left_closed(OPTION, args.pretrained_xlmr, plain, task)
+            absent = explain_unread(OPTION, args.pretrained_xlmr, plain, task)
             model.start_from(args, "pretrained_xlmr", absent, partial(fill_encoder, model, plain))
         if args.freeze_encoder:
             model.encoder_is_frozen = True
@@ -165,7 +164,7 @@ def fill_encoder(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     """
     origin = f"{OPTION} {args.pretrained_xlmr}"
     check_wiring(args, ENCODER_WIRING, origin)
-    masked_lm = read_masked_lm(args.pretrained_xlmr, heads=args.encoder_attention_heads)
+    masked_lm = read_start(args.pretrained_xlmr, args, origin)
     layers = masked_lm.sizes["layers"]
     sizes = {"encoder_layers": layers, **side_sizes(masked_lm.sizes, "encoder")}
     check_sizes(sizes, args, origin)

@@ -141,6 +141,11 @@ class NATCTCModel(SlotModel):
         """Build the model. Raises ValueError if options break a rule or the task fills no slots."""
         check_slots_task(task, "nat_ctc")
         dictionary = task.source_dictionary
+        if dictionary.symbols != task.target_dictionary.symbols:
+            raise ValueError(
+                "--arch nat_ctc has one embedding for both sides, the dictionaries of this data "
+                "differ: run fairseq-preprocess with one dict.txt as --srcdict and --tgtdict"
+            )
         set_architecture(cfg, ARCHITECTURES["nat_ctc"])
         check_rules(cfg, RULES)
         args = stock_options(cfg)

@@ -14,11 +14,16 @@ from .layouts import PADDING_IDX, WORDS, EncoderLayout, expected_shapes
 from .loading import check_shapes
 from .pretrained import PretrainedFile, convert
 from .reading import PathLike
-from .tokenizers import UNNAMED, append_entries, check_padding, tokenizer_entries
+from .tokenizers import (
+    UNNAMED,
+    append_entries,
+    check_padding,
+    fairseq_order,
+    tokenizer_entries,
+)
 from .vocabulary import (
     DICTIONARY_NAME,
     LIST_NAME,
-    MASK,
     SPECIAL,
     STYLES,
     Languages,
@@ -35,7 +40,7 @@ ENCODER = (
 )
 CONVERTERS = {
     "xlmr": ".masked_lm:convert_xlmr",
-    "bert": ".masked_lm:convert_bert",
+    "bert": ".bert:convert_bert",
     "own": ".bart:convert_own",
     "deltalm": ".bart:convert_deltalm",
     "veco": ".veco:convert_encoder",
@@ -75,34 +80,12 @@ def read_encoder(
     layout = model.layout = EncoderLayout(**{**model.sizes, **model.wiring})
     check_shapes(model.tensors, expected_shapes(layout), model.origin, model.expected)
     if model.entries:
-        order = _fairseq_order(model.entries, layout.family, model.origin)
+        order = fairseq_order(model.entries, model.origin, mask_is_last=layout.family == "bert")
         unnamed = range(len(order), layout.vocab_size)
         if order != list(range(len(order))):
             model.tensors[WORDS] = model.tensors[WORDS][[*order, *unnamed]]
             model.entries = tuple(model.entries[row] for row in order)
     return model
-
-
-def _fairseq_order(entries: Sequence[str], family: str, origin: str) -> List[int]:
-    """Return the order of a fairseq dictionary as rows of the file.
-
-    A fairseq dictionary begins with the four special entries. The other entries keep their order,
-    except BERT's ``<mask>``, which becomes the last.
-
-    Returns:
-        a permutation: element j is the file's row for entry j of the dictionary.
-
-    Raises:
-        CheckpointError: a special entry is missing.
-    """
-    missing = [entry for entry in SPECIAL if entry not in entries]
-    if missing:
-        names = f"{', '.join(missing)} (or what BERT calls them)"
-        raise CheckpointError(f"{origin}: its vocabulary has no {names}")
-    first = [entries.index(entry) for entry in SPECIAL]
-    last = [entries.index(MASK)] if family == "bert" and MASK in entries else []
-    special = {*first, *last}
-    return [*first, *(row for row in range(len(entries)) if row not in special), *last]
 
 
 # ---- Dictionaries. ----

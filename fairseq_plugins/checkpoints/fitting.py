@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .layouts import MASK_ROW, POSITIONS, WORDS
 from .loading import LoadReport, fold, load
 from .pretrained import PretrainedFile
-from .vocabulary import MASK, check_entries
+from .vocabulary import MASK, check_entries, find_rows
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,8 @@ MARKERS = (
 )
 """Patterns of tensors that the model makes itself, so that no file needs to have them."""
 
-_DECODER_WORDS, _OUTPUT = f"decoder.{WORDS}", "decoder.output_projection.weight"
+_ENCODER_WORDS, _DECODER_WORDS = f"encoder.{WORDS}", f"decoder.{WORDS}"
+_OUTPUT = "decoder.output_projection.weight"
 _WORDS = re.compile(  # tensors with a row for each entry of the dictionary
     rf"(?:(?:encoder|decoder)\.)?{re.escape(WORDS)}|{re.escape(_OUTPUT)}|lm_head\.bias"
 )
@@ -61,7 +62,7 @@ def fit_rows(
     """Extend or truncate a token embedding to the rows of the model.
 
     Args:
-        tensor: embedding of the file, (rows, C).
+        tensor: embedding of the file, (rows, C), or another tensor with a row for each entry.
         target: embedding of the model, (V, C), with random values; V is not ``rows``.
         options: hold the policy.
         origin: name of the file, for messages.
@@ -89,6 +90,28 @@ def fit_rows(
         return tensor[:vocab], f"the first {vocab:,} of {rows:,} rows ({choice})"
     extended = torch.cat([tensor, target[rows:].to(tensor.dtype)])
     return extended, f"{vocab - rows:,} random rows after the file's {rows:,} ({choice})"
+
+
+def fit_masked_lm(
+    model: PretrainedFile, module: nn.Module, options: FitOptions, origin: str
+) -> None:
+    """Bring the rows of a masked LM to those of a module, in place, and log the change.
+
+    Args:
+        model: a masked LM, in the names of ``MaskedLM``.
+        module: a ``MaskedLM`` with a row for each entry of the dictionary.
+        options: hold the policy.
+        origin: name of the file, for messages.
+
+    Raises:
+        ValueError: the policy does not allow the change.
+    """
+    targets = module.state_dict()
+    for name in (f"sentence_encoder.{WORDS}", "lm_head.bias"):
+        tensor = model.tensors.get(name)
+        if tensor is not None and tensor.size(0) != targets[name].size(0):
+            model.tensors[name], change = fit_rows(tensor, targets[name], options, origin)
+            logger.info("%s: %s: %s", origin, name, change)
 
 
 def fit_positions(
@@ -165,7 +188,7 @@ class Filler:
         """Raise ValueError if a side's dictionary differs from the entries of the file."""
         symbols = getattr(self.model, side).dictionary.symbols
         remedy = self.options.dictionary
-        check_entries(entries, symbols, self.origin, "the dict.txt beside it", remedy)
+        check_entries(entries, symbols, self.origin, "the vocabulary beside it", remedy)
 
     def drop_mask_row(self, side: str, row: Optional[int]) -> None:
         """Remove the row of ``<mask>`` from a side's tensors if its dictionary has no ``<mask>``.
@@ -191,6 +214,34 @@ class Filler:
                 entry = f"{MASK} is entry {index} of the dictionary"
                 remedy = self.options.dictionary
                 raise ValueError(f"{entry}, but {place} of {self.origin}; {remedy}")
+
+    def fit_dictionaries(self, entries: Sequence[str], mask_row: Optional[int]) -> None:
+        """Check the dictionaries of a start from a masked LM, and drop the row of ``<mask>``.
+
+        The decoder may have a dictionary of its own, with some of the encoder's entries in any
+        order: its embedding takes their rows, by name.
+
+        Args:
+            entries: entries of the file; empty if they are not known.
+            mask_row: row of ``<mask>`` in the file; None if it has none.
+
+        Raises:
+            ValueError: a dictionary differs from the file's, or the encoder's lacks an entry of the
+                decoder's.
+        """
+        source, target = self.model.encoder.dictionary, self.model.decoder.dictionary
+        is_same = target.symbols[: len(source)] == source.symbols  # new symbols may follow
+        for side in ("encoder", "decoder") if is_same else ("encoder",):
+            self.check_dictionary(side, entries)
+            self.drop_mask_row(side, mask_row)
+        if is_same:
+            return
+        del self.tensors[_DECODER_WORDS]
+        self.fit()
+        files = "the target's dictionary", "the source's dictionary"
+        rows = find_rows(target.symbols, source.indices, *files, self.options.dictionary)
+        change = f"the rows of the target's {len(rows):,} entries"
+        self._replace(_DECODER_WORDS, self.tensors[_ENCODER_WORDS][rows], change)
 
     def fit(self) -> None:
         """Fit token and position embeddings whose number of rows is not the model's."""
@@ -222,7 +273,7 @@ class Filler:
         encoder, decoder = self.model.encoder, self.model.decoder
         words = self.tensors[_DECODER_WORDS]
         is_shared = encoder.embed_tokens is decoder.embed_tokens
-        if is_shared and not torch.equal(self.tensors[f"encoder.{WORDS}"], words):
+        if is_shared and not torch.equal(self.tensors[_ENCODER_WORDS], words):
             remedy = f"leave {self.options.shared} out"
             raise ValueError(f"{self.origin} has different source and target embeddings; {remedy}")
         is_tied = decoder.share_input_output_embed

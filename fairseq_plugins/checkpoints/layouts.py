@@ -105,6 +105,9 @@ FAMILIES: Dict[str, Dict[str, Any]] = {
 }
 """Family -> fields of its encoders that differ from the defaults of :class:`EncoderLayout`."""
 
+EPSILON_OPTION = "layer_norm_epsilon"
+"""Option in checkpoints of masked LMs: epsilon of their layer norms."""
+
 SIZES = ("vocab_size", "layers", "embed_dim", "ffn_dim", "heads", "max_positions")
 
 
@@ -161,8 +164,8 @@ def layout_from(entry: Mapping[str, Any], origin: str) -> EncoderLayout:
 
 def epsilon_problems(options: Mapping[str, Any], name: str) -> List[str]:
     """Describe the epsilon of layer norms in option ``name`` if it is unusable; else return []."""
-    epsilon = options.get(name, 1e-5)
-    is_usable = isinstance(epsilon, (int, float)) and 0 < epsilon < 1
+    epsilon = options.get(name)
+    is_usable = epsilon is None or isinstance(epsilon, (int, float)) and 0 < epsilon < 1
     return [] if is_usable else [f"{name} = {epsilon!r}, expected a small number above 0"]
 
 

@@ -1,4 +1,4 @@
-"""Reads masked LMs: XLM-R in every layout of fairseq and Hugging Face, and Hugging Face's BERT.
+"""Reads masked LMs, and converts XLM-R from every layout of fairseq and Hugging Face.
 
 The layouts of fairseq's releases differ: ``decoder.sentence_encoder.`` (before 0.10) or
 ``encoder.sentence_encoder.``, ``emb_layer_norm`` or ``layernorm_embedding``, one
@@ -9,11 +9,11 @@ The layouts of fairseq's releases differ: ``decoder.sentence_encoder.`` (before 
 import importlib
 import logging
 import re
-from typing import Iterable, List, Mapping, Optional
+from typing import Any, Iterable, List, Mapping, Optional
 
 from .inspection import CheckpointError
 from .layouts import (
-    FAMILIES,
+    EPSILON_OPTION,
     PADDING_IDX,
     POSITIONS,
     WORDS,
@@ -31,22 +31,28 @@ from .vocabulary import CONFIG_NAME, PAD
 logger = logging.getLogger(__name__)
 
 MASKED_LM = (
-    "a masked LM of XLM-R's shape: a fairseq checkpoint, a VECO that was pre-trained here, or a "
-    "folder of model_type xlm-roberta"
+    "a masked LM: a fairseq checkpoint of XLM-R's shape, a VECO that was pre-trained here, or a "
+    "Hugging Face folder of model_type xlm-roberta or bert"
 )
-CONVERTERS = {"xlmr": ".masked_lm:convert_xlmr", "veco": ".veco:convert_masked_lm"}
+CONVERTERS = {
+    "xlmr": ".masked_lm:convert_xlmr",
+    "bert": ".bert:convert_masked_lm",
+    "veco": ".veco:convert_masked_lm",
+}
 
 
 def read_masked_lm(
-    path: PathLike, heads: Optional[int] = None, label: str = "heads=…"
+    path: PathLike, heads: Optional[int] = None, label: str = "heads=…", needs_head: bool = True
 ) -> PretrainedFile:
-    """Read a masked LM of XLM-R's shape, in the names of ``MaskedLM``, without the tied output.
+    """Read a masked LM in the names of ``MaskedLM``, without the tied output.
 
     Args:
         path: a fairseq ``model.pt`` (XLM-R, InfoXLM, or a VECO that was pre-trained here) or its
-            folder, or a Hugging Face XLM-RoBERTa folder (also a VECO's) or its weights file.
+            folder; or a Hugging Face folder (XLM-R, BERT, MiniLM, E5, VECO) or its weights file.
         heads: number of heads, for a file that does not state it.
         label: option or argument by which the user states the heads, for messages.
+        needs_head: False accepts an encoder without the head of a masked LM (``lm_head.*``); see
+            :func:`has_head`.
 
     Returns:
         the file; its ``sizes`` are the fields of ``MaskedLMSizes``.
@@ -58,8 +64,20 @@ def read_masked_lm(
     model = convert(path, CONVERTERS, MASKED_LM)
     model.take({"encoder.": "sentence_encoder.", "lm_head.": "lm_head."}, "a masked LM")
     model.find_sizes(heads, label, "sentence_encoder.")
-    check_shapes(model.tensors, masked_lm_shapes(model.sizes), model.origin, model.expected)
+    model.sizes["epsilon"] = model.wiring.get("epsilon", FAIRSEQ_EPSILON)
+    shapes = masked_lm_shapes(model.sizes)
+    if not has_head(model):
+        if needs_head:
+            reason = "has no head of a masked LM (lm_head.*, or cls.predictions.* in a BERT)"
+            raise CheckpointError(f"{model.origin}: {reason}; expected {model.expected}")
+        shapes = {name: shape for name, shape in shapes.items() if not name.startswith(HEAD)}
+    check_shapes(model.tensors, shapes, model.origin, model.expected)
     return model
+
+
+def has_head(model: PretrainedFile) -> bool:
+    """Return True if a file that was read has tensors of the head of a masked LM."""
+    return any(name.startswith(HEAD) for name in model.tensors)
 
 
 EXPECTED = (
@@ -68,11 +86,11 @@ EXPECTED = (
     "and lm_head.*)"
 )
 MODEL_TYPE = "xlm-roberta"
-EPSILON = 1e-5
+HEAD = "lm_head."
 OUTPUT = "lm_head.weight"
 TIED = (OUTPUT, f"encoder.{WORDS}")  # copy, original
-_BIAS_COPY = "lm_head.decoder.bias"
-_TOKEN_TYPES = "encoder.segment_embeddings.weight"
+BIAS_COPY = ("lm_head.decoder.bias", "lm_head.bias")  # copy, original
+TOKEN_TYPES = "encoder.segment_embeddings.weight"
 
 # ---- Names in Hugging Face's folders. ----
 
@@ -122,13 +140,13 @@ def module_renames(source: str, target: str, modules: Mapping[str, str]) -> Rena
     return renames
 
 
-_STACK_RENAMES = {
+STACK_RENAMES = {
     **module_renames(_EMBEDDINGS, "encoder.", EMBEDDING_NAMES),
     **module_renames(_LAYER, r"encoder.layers.\1.", LAYER_NAMES),
 }
 FOLDER_NAMES = NameTable(
     renames={
-        **_STACK_RENAMES,
+        **STACK_RENAMES,
         **module_renames(r"lm_head\.", "lm_head.", {"dense": "dense", "layer_norm": "layer_norm"}),
         r"lm_head\.(bias|decoder\.bias)": r"lm_head.\1",
         r"lm_head\.decoder\.weight": OUTPUT,
@@ -142,10 +160,6 @@ FOLDER_NAMES = NameTable(
         ),
     },
 )
-BERT_NAMES = NameTable(
-    renames=_STACK_RENAMES,
-    dropped={**FOLDER_NAMES.dropped, r"cls\..*": "heads of the pre-training, unused by an encoder"},
-)
 
 FOLDER_SIZES = {
     "vocab_size": "vocab_size",
@@ -155,7 +169,11 @@ FOLDER_SIZES = {
     "max_positions": "max_position_embeddings",
     "heads": "num_attention_heads",
 }
-_FOLDER_WIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
+FOLDER_WIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
+FOLDER_EPSILON = 1e-12
+"""Epsilon of layer norms where ``config.json`` does not state it, as in transformers."""
+FAIRSEQ_EPSILON = 1e-5
+"""Epsilon of layer norms in stock fairseq."""
 
 # ---- Names in fairseq's files. ----
 
@@ -204,11 +222,23 @@ def convert_xlmr(checkpoint: Checkpoint) -> PretrainedFile:
     """
     if checkpoint.is_folder:
         return convert_folder(checkpoint, FOLDER_NAMES, EXPECTED)
-    checkpoint.refuse(differing(checkpoint.options, WIRED), EXPECTED)
+    checkpoint.refuse(wiring_problems(checkpoint.options), EXPECTED)
     sizes = size_options("encoder", "max_positions")
     model = convert_tensors(checkpoint, FAIRSEQ_NAMES, sizes, EXPECTED, "xlmr", (TIED,))
+    model.wiring["epsilon"] = recorded_epsilon(checkpoint.options)
     model.mask_is_last = True
     return model
+
+
+def wiring_problems(options: Mapping[str, Any]) -> List[str]:
+    """Describe the options of a fairseq checkpoint that are not those of XLM-R's shape."""
+    return [*epsilon_problems(options, EPSILON_OPTION), *differing(options, WIRED)]
+
+
+def recorded_epsilon(options: Mapping[str, Any]) -> float:
+    """Return the epsilon of layer norms that a fairseq checkpoint records, else fairseq's own."""
+    epsilon = options.get(EPSILON_OPTION)
+    return FAIRSEQ_EPSILON if epsilon is None else float(epsilon)
 
 
 def convert_folder(checkpoint: Checkpoint, table: NameTable, expected: str) -> PretrainedFile:
@@ -220,18 +250,25 @@ def convert_folder(checkpoint: Checkpoint, table: NameTable, expected: str) -> P
         table: names in the folder -> new names.
         expected: description of the kind of file, for messages.
     """
-    problems = _folder_problems(checkpoint)
-    problems += differing(checkpoint.options, {**_FOLDER_WIRED, "pad_token_id": (PADDING_IDX, 0)})
-    checkpoint.refuse(problems, expected)
-    copies = (TIED, (_BIAS_COPY, "lm_head.bias"))
+    problems = [*epsilon_problems(checkpoint.options, "layer_norm_eps")]
+    problems += differing(checkpoint.options, {**FOLDER_WIRED, "pad_token_id": (PADDING_IDX, 0)})
+    checkpoint.refuse([*problems, *_decoder_problems(checkpoint)], expected)
+    copies = (TIED, BIAS_COPY)
     model = convert_tensors(checkpoint, table, FOLDER_SIZES, expected, "xlmr", copies)
+    model.wiring["epsilon"] = folder_epsilon(checkpoint.options)
     model.mask_is_last = True
     _check_padding_row(model)
     rows = model.stated_sizes["max_positions"]  # counts the unused rows up to that of <pad>
     longest = rows - PADDING_IDX - 1 if isinstance(rows, int) else None
     model.stated_sizes["max_positions"] = longest
-    _add_token_type(model)
+    add_token_type(model, rows=1)
     return model
+
+
+def folder_epsilon(config: Mapping[str, Any]) -> float:
+    """Return the epsilon of layer norms that ``config.json`` states, else transformers' default."""
+    epsilon = config.get("layer_norm_eps")
+    return FOLDER_EPSILON if epsilon is None else float(epsilon)
 
 
 def has_cross_attention(names: Iterable[str]) -> bool:
@@ -239,18 +276,13 @@ def has_cross_attention(names: Iterable[str]) -> bool:
     return any(re.match(CROSS_ATTENTION, name) for name in names)
 
 
-def _folder_problems(checkpoint: Checkpoint) -> List[str]:
-    """Describe the entries of ``config.json`` that are not XLM-R's.
+def _decoder_problems(checkpoint: Checkpoint) -> List[str]:
+    """Describe the flags of a decoder in ``config.json`` that do not suit the tensors.
 
     Deviations that are accepted are logged.
     """
     config, origin = checkpoint.options, checkpoint.options_origin
     problems = []
-    epsilon, default = config.get("layer_norm_eps"), ""
-    if epsilon is None:
-        epsilon, default = 1e-12, " (the default when the entry is missing)"
-    if not isinstance(epsilon, (int, float)) or abs(epsilon - EPSILON) > 1e-3 * EPSILON:
-        problems.append(f"layer_norm_eps = {epsilon!r}{default}, expected {EPSILON!r}")
     is_veco = has_cross_attention(checkpoint.tensors)
     for flag in ("is_decoder", "add_cross_attention"):
         if config.get(flag) and not is_veco:
@@ -284,38 +316,23 @@ def _check_padding_row(model: PretrainedFile) -> None:
     logger.warning("%s: pad_token_id = 0 in %s: %s", model.origin, CONFIG_NAME, row)
 
 
-def _add_token_type(model: PretrainedFile) -> None:
-    """Add the single token-type row of an XLM-R to its positions, and drop it."""
+def add_token_type(model: PretrainedFile, rows: int) -> None:
+    """Add token type 0 to every position, and drop the token types; logits stay the same.
+
+    Args:
+        rows: token types that the family has.
+
+    Raises:
+        CheckpointError: the token types have another shape.
+    """
     positions = model.matrix(f"encoder.{POSITIONS}")
-    token_types = model.tensors.pop(_TOKEN_TYPES, None)
+    token_types = model.tensors.pop(TOKEN_TYPES, None)
     if token_types is None:
         return
-    source = model.sources["(added to the positions)"] = model.sources.pop(_TOKEN_TYPES)
-    if token_types.shape != (1, positions.size(1)):
-        expected = "expected one row of the positions' width"
+    source = model.sources["(added to the positions)"] = model.sources.pop(TOKEN_TYPES)
+    if token_types.shape != (rows, positions.size(1)):
+        expected = f"expected ({rows}, {positions.size(1)}), of the positions' width"
         shape = tuple(token_types.shape)
         raise CheckpointError(f"{model.origin}: {source} has shape {shape}, {expected}")
-    if bool(token_types.any()):  # adding zeros would turn -0.0 into 0.0: another fingerprint
-        model.tensors[f"encoder.{POSITIONS}"] = positions + token_types
-
-
-# ---- BERT. ----
-
-BERT_EXPECTED = (
-    "a Hugging Face BERT (model_type bert, hidden_act gelu, absolute positions, tensors bert.*), "
-    "with vocab.txt or tokenizer.json"
-)
-
-
-def convert_bert(checkpoint: Checkpoint) -> PretrainedFile:
-    """Convert a Hugging Face BERT. Raises CheckpointError if its options are not BERT's."""
-    options = checkpoint.options
-    valid = {**_FOLDER_WIRED, "is_decoder": False, "add_cross_attention": False}
-    problems = [*epsilon_problems(options, "layer_norm_eps"), *differing(options, valid)]
-    checkpoint.refuse(problems, BERT_EXPECTED)
-    sizes = {**FOLDER_SIZES, "segments": "type_vocab_size"}
-    model = convert_tensors(checkpoint, BERT_NAMES, sizes, BERT_EXPECTED, "bert", padding_idx=-1)
-    segments = model.tensors.get(_TOKEN_TYPES)
-    model.wiring["segments"] = 0 if segments is None or not segments.dim() else len(segments)
-    model.wiring["epsilon"] = float(options.get("layer_norm_eps", FAMILIES["bert"]["epsilon"]))
-    return model
+    if bool(token_types[0].any()):  # adding zeros would turn -0.0 into 0.0: another fingerprint
+        model.tensors[f"encoder.{POSITIONS}"] = positions + token_types[0]

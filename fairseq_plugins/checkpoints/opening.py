@@ -178,6 +178,21 @@ MODEL_TYPES = {
 }
 """``model_type`` of a Hugging Face folder -> kind."""
 
+UNREADABLE_TYPES = {
+    "modernbert": "rotary positions and gated feed-forward blocks (mmBERT)",
+    "eurobert": "rotary positions, gated feed-forward blocks and RMSNorm (EuroBERT)",
+    "new": "rotary positions and gated feed-forward blocks (gte)",
+    "nomic_bert": "rotary positions and gated feed-forward blocks",
+    "xlm-roberta-xl": "norms before the blocks (XLM-R XL)",
+    "deberta-v2": "relative positions (mDeBERTa)",
+    "rembert": "embeddings of another width",
+    "albert": "layers that share their weights",
+    "distilbert": "names and options of its own",
+    "t5": "relative positions (mT5)",
+    "mt5": "relative positions (mT5)",
+}
+"""``model_type`` of a multilingual model that this package does not read -> the reason."""
+
 _DELTALM_NAME = re.compile(
     r"(?:src|tgt)_embedding\..*|decoder\.layers\.\d+\.(?:fc3|ffn_1\.fc1)\..*"
 )

@@ -17,7 +17,14 @@ from torch import Tensor
 from .inspection import CheckpointError
 from .layouts import FAMILIES, PADDING_IDX, POSITIONS, WORDS
 from .loading import LoadReport, listing
-from .opening import KINDS, MODEL_TYPES, Checkpoint, open_checkpoint, recognise
+from .opening import (
+    KINDS,
+    MODEL_TYPES,
+    UNREADABLE_TYPES,
+    Checkpoint,
+    open_checkpoint,
+    recognise,
+)
 from .reading import PathLike, fingerprint
 from .renaming import NameTable, rename_tensors
 from .vocabulary import DICTIONARY_NAME, MASK, Languages, entries_beside
@@ -71,7 +78,7 @@ class PretrainedFile:
     # Added by the reader.
     entries: Tuple[str, ...] = ()
     languages: Optional[Tuple[str, ...]] = None
-    sizes: Dict[str, int] = field(default_factory=dict)
+    sizes: Dict[str, Any] = field(default_factory=dict)
     layout: Any = None
 
     @property
@@ -258,7 +265,8 @@ def convert(path: PathLike, converters: Mapping[str, str], expected: str) -> Pre
     module, function = converters[kind].split(":")
     converter = getattr(importlib.import_module(module, __package__), function)
     model: PretrainedFile = converter(checkpoint)
-    model.name_rows(entries_beside(checkpoint.file), DICTIONARY_NAME)
+    if not model.entries:
+        model.name_rows(entries_beside(checkpoint.file), DICTIONARY_NAME)
     return model
 
 
@@ -269,7 +277,9 @@ def _describe_unknown(
     if checkpoint.is_folder:
         types = ", ".join(sorted(name for name in MODEL_TYPES if MODEL_TYPES[name] in converters))
         model_type = f"model_type = {checkpoint.model_type!r}"
-        return f"{checkpoint.options_origin}: {model_type}, expected one of {types}"
+        reason = UNREADABLE_TYPES.get(str(checkpoint.model_type), "")
+        because = f" has {reason}" if reason else ""
+        return f"{checkpoint.options_origin}: {model_type}{because}, expected one of {types}"
     if kind:
         return f"{checkpoint.origin}: is {KINDS[kind]}; expected {expected}"
     entries = listing(sorted(map(str, checkpoint.entries)))

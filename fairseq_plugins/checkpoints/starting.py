@@ -31,7 +31,7 @@ def started_from(options: Any) -> Optional[str]:
     return path if os.path.isfile(path) else None
 
 
-def left_closed(option: str, path: str, options: Any, task: Any) -> Optional[str]:
+def explain_unread(option: str, path: str, options: Any, task: Any) -> Optional[str]:
     """Return the reason for not opening a pretrained file; None if it must be opened.
 
     The model raises this text as an error if it is used before a checkpoint has been loaded.

@@ -1,4 +1,4 @@
-"""Reads the vocabulary of a tokenizer in a Hugging Face folder: an entry for each row."""
+"""Reads the vocabulary of a tokenizer in a Hugging Face folder: the entries of its rows."""
 
 import importlib
 import logging
@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 
 from .inspection import CheckpointError
 from .layouts import PADDING_IDX
-from .vocabulary import LANGUAGE, MASK, PAD, SPECIAL, read_json, read_lines
+from .vocabulary import DICTIONARY_NAME, LANGUAGE, MASK, PAD, SPECIAL, read_json, read_lines
 
 logger = logging.getLogger(__name__)
 
@@ -52,14 +52,15 @@ def tokenizer_entries(
         languages: languages in the order of their rows, for a folder that lists none.
 
     Returns:
-        as many entries as rows, ``madeupword...`` for those that no file names; None if the folder
-        has no such file, or the languages of the model are missing in it.
+        the entries of the first rows, as many as the files name; None if the folder has no such
+        file, the languages of the model are missing in it, or a ``dict.txt`` lies beside the
+        sentencepiece model of a model without languages (whose rows may have been cut to it).
 
     Raises:
         CheckpointError: a file is damaged, or has more entries than there are rows.
     """
     codes = [(style or "{}").format(language) for language in languages]
-    tokens = _read_tokens(folder, rows, _special_tokens(folder) or codes)
+    tokens = _read_tokens(folder, rows, _special_tokens(folder) or codes, has_languages=bool(style))
     if tokens is None:
         return None
     entries, added = check_count(tokens.entries, rows, tokens.file), tokens.added | set(languages)
@@ -70,19 +71,22 @@ def tokenizer_entries(
     for row, entry in enumerate(entries):
         if style and entry in added and _BARE_CODE.fullmatch(entry):
             entries[row] = style.format(entry)
-    return [*entries, *map(UNNAMED.format, range(rows - len(entries)))]
+    return entries
 
 
 def _is_language(entry: str) -> bool:
     return bool(_BARE_CODE.fullmatch(entry) or LANGUAGE.fullmatch(entry))
 
 
-def _read_tokens(folder: Path, rows: int, listed: Sequence[str]) -> Optional[_Tokens]:
+def _read_tokens(
+    folder: Path, rows: int, listed: Sequence[str], has_languages: bool
+) -> Optional[_Tokens]:
     """Read the tokenizer's file; None if the folder has none.
 
     Args:
         listed: special tokens, often languages, that another file or the user lists; ``vocab.json``
             and sentencepiece models do not contain them.
+        has_languages: the model has rows for languages.
     """
     tokenizer, wordpieces = folder / TOKENIZER, folder / "vocab.txt"
     indices, segmenter = folder / "vocab.json", sentencepiece_in(folder)
@@ -96,10 +100,15 @@ def _read_tokens(folder: Path, rows: int, listed: Sequence[str]) -> Optional[_To
     if indices.is_file():
         entries = _by_index(read_json(indices, "a vocabulary"), indices, rows)
         return _Tokens(indices, append_entries(entries, listed), set(listed))
-    return _sentencepiece_tokens(segmenter, rows, listed) if segmenter else None
+    is_named_otherwise = not has_languages and (folder / DICTIONARY_NAME).is_file()
+    if segmenter is None or is_named_otherwise:
+        return None
+    return _sentencepiece_tokens(segmenter, rows, listed, has_languages)
 
 
-def _sentencepiece_tokens(model: Path, rows: int, listed: Sequence[str]) -> _Tokens:
+def _sentencepiece_tokens(
+    model: Path, rows: int, listed: Sequence[str], has_languages: bool
+) -> _Tokens:
     """Return the entries of an embedding whose tokenizer is a sentencepiece model.
 
     As in fairseq, the rows are the special entries, the other pieces, the listed tokens, and
@@ -112,9 +121,10 @@ def _sentencepiece_tokens(model: Path, rows: int, listed: Sequence[str]) -> _Tok
     tokens = [token for token in listed if token != MASK]
     entries = append_entries([*SPECIAL, *pieces[3:]], tokens)
     remaining = rows - len(entries)
-    # Without a list, several remaining rows are those of unknown languages; a single one is the
+    # Without a list, several remaining rows may be those of unknown languages; a single one is the
     # mask's.
-    if MASK not in entries and remaining > 0 and (listed or remaining == 1):
+    has_mask_next = listed or remaining == 1 or not has_languages
+    if MASK not in entries and remaining > 0 and has_mask_next:
         entries.append(MASK)
     pieces_end = len(SPECIAL) + len(pieces) - len(_SENTENCEPIECE_START)
     return _Tokens(model, entries, set(entries[pieces_end:]))
@@ -189,6 +199,32 @@ def _special_tokens(folder: Path) -> List[str]:
 
 
 # ---- Lists of entries. ----
+
+
+def fairseq_order(entries: Sequence[str], origin: str, mask_is_last: bool) -> List[int]:
+    """Return the order of a fairseq dictionary as rows of the file.
+
+    A fairseq dictionary begins with the four special entries. The other entries keep their order.
+
+    Args:
+        entries: entries of the file's rows.
+        origin: name of the file, for messages.
+        mask_is_last: ``<mask>`` becomes the last entry, as in fairseq's masked LMs.
+
+    Returns:
+        a permutation: element j is the file's row for entry j of the dictionary.
+
+    Raises:
+        CheckpointError: a special entry is missing.
+    """
+    missing = [entry for entry in SPECIAL if entry not in entries]
+    if missing:
+        names = f"{', '.join(missing)} (or what BERT calls them)"
+        raise CheckpointError(f"{origin}: its vocabulary has no {names}")
+    first = [entries.index(entry) for entry in SPECIAL]
+    last = [entries.index(MASK)] if mask_is_last and MASK in entries else []
+    special = {*first, *last}
+    return [*first, *(row for row in range(len(entries)) if row not in special), *last]
 
 
 def append_entries(base: List[str], symbols: Sequence[str], count: int = 0) -> List[str]:

@@ -24,7 +24,7 @@ from .layouts import (
     size_options,
 )
 from .loading import check_shapes
-from .opening import Checkpoint, differing, open_checkpoint
+from .opening import Checkpoint, open_checkpoint
 from .pretrained import PARTS, PretrainedFile, convert_tensors
 from .reading import PathLike
 from .renaming import NameTable, stack_buffers, stack_renames
@@ -145,7 +145,7 @@ def convert_masked_lm(checkpoint: Checkpoint) -> PretrainedFile:
             "nlu_encoder takes its encoder as it is"
         )
     options = {**checkpoint.options, SCALE_OPTION: not _is_scaled(model)}
-    checkpoint.refuse(differing(options, masked_lm.WIRED), EXPECTED)
+    checkpoint.refuse(masked_lm.wiring_problems(options), EXPECTED)
     return model
 
 

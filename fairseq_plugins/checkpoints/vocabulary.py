@@ -139,6 +139,26 @@ def check_entries(
             raise ValueError(f"{origin}: {difference}; {remedy}")
 
 
+def find_rows(
+    symbols: Sequence[str], indices: Mapping[str, int], origin: str, whole: str, remedy: str
+) -> List[int]:
+    """Find the row of each symbol by its name.
+
+    Args:
+        symbols: entries of a dictionary.
+        indices: entry -> row of a model.
+        origin: file of ``symbols``, for messages.
+        whole: file of ``indices``, for messages.
+
+    Raises:
+        ValueError: a symbol has no row; names the first.
+    """
+    missing = next((symbol for symbol in symbols if symbol not in indices), None)
+    if missing is not None:
+        raise ValueError(f"{origin}: {whole} lacks its entry {missing!r}; {remedy}")
+    return [indices[symbol] for symbol in symbols]
+
+
 # ---- Languages. ----
 
 

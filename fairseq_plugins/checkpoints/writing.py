@@ -16,7 +16,14 @@ from data_prep.files import atomic_file, atomic_path
 from .inspection import CheckpointError
 from .layouts import WORDS, masked_lm_shapes
 from .loading import check_shapes, listing
-from .masked_lm import EMBEDDING_NAMES, EPSILON, FOLDER_SIZES, LAYER_NAMES, MODEL_TYPE, OUTPUT
+from .masked_lm import (
+    EMBEDDING_NAMES,
+    FAIRSEQ_EPSILON,
+    FOLDER_SIZES,
+    LAYER_NAMES,
+    MODEL_TYPE,
+    OUTPUT,
+)
 from .metadata import stamped
 from .reading import FINGERPRINT, PathLike, fingerprint
 from .vocabulary import CONFIG_NAME
@@ -144,7 +151,7 @@ def write_masked_lm(
         **{option: numbers[size] for size, option in FOLDER_SIZES.items()},
         "architectures": ["XLMRobertaForMaskedLM"],
         "hidden_act": "gelu",
-        "layer_norm_eps": EPSILON,
+        "layer_norm_eps": numbers.get("epsilon", FAIRSEQ_EPSILON),
         "max_position_embeddings": numbers["max_positions"] + numbers["padding_idx"] + 1,
         "model_type": MODEL_TYPE,
         "pad_token_id": numbers["padding_idx"],

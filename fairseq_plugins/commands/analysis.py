@@ -21,6 +21,7 @@ from .command import (
     new_parser,
     read_docstring,
 )
+from .retrieval import add_retrieval_options, check_pairs
 
 ENCODER = "a pretrained encoder, fairseq or Hugging Face"
 READS_TEXT = "how the model reads text"
@@ -50,7 +51,7 @@ def add_singular_values_options(parser: Parser) -> None:
     """Add the options of ``singular-values``."""
     add = parser.add_argument
     add("model", metavar="MODEL", help=ENCODER)
-    add("model_b", metavar="MODEL_B", help="another one of the same shape")
+    add("model_b", metavar="MODEL_B", nargs="?", help="another one of the same shape, to compare")
     heads = "attention heads, required only if the files do not tell"
     add("--heads", type=int, metavar="N", help=heads)
     heads = "attention heads of the second model (default: the first one's)"
@@ -81,50 +82,6 @@ def check_models(args: argparse.Namespace) -> None:
             check_exists("MODEL", model)
         else:
             check_named("MODEL", [model])
-
-
-def add_retrieval_options(parser: Parser) -> None:
-    """Add the two kinds of task of ``retrieval`` and their options."""
-    tasks = parser.add_subparsers(dest="what", required=True)
-    accuracy = "accuracy of the best partner, two parallel files per pair"
-    tatoeba = tasks.add_parser("tatoeba", help=accuracy)
-    pair: Dict[str, Any] = {"nargs": 3, "action": "append", "metavar": ("PAIR", "FILE", "FILE")}
-    files = "as deu-eng FILE.deu FILE.eng; repeat for more pairs"
-    tatoeba.add_argument("--pair", dest="test", required=True, help=files, **pair)
-    chooses = "pair that chooses the layer; repeat for more pairs"
-    tatoeba.add_argument("--dev-pair", dest="dev", default=[], help=chooses, **pair)
-    directions = (
-        "forward: sentences of the first language look for the second (default, XTREME's); "
-        "both: the other way too, and the mean"
-    )
-    choices = ("forward", "both")
-    tatoeba.add_argument("--directions", choices=choices, default=choices[0], help=directions)
-    f1 = "F1 of mined pairs; lines are id<TAB>sentence, gold lines id<TAB>id"
-    bucc = tasks.add_parser("bucc", help=f1)
-    mined = {**pair, "nargs": 4, "metavar": ("PAIR", "FILE", "FILE", "GOLD")}
-    threshold = "pair that finds the threshold; repeat for more pairs"
-    bucc.add_argument("--dev", required=True, help=threshold, **mined)
-    bucc.add_argument("--test", default=[], help="the same pairs; repeat for more", **mined)
-    for task in (tatoeba, bucc):
-        add = task.add_argument
-        add("model", metavar="MODEL", help=ENCODER)
-        layer = "a number, 0 being the embedding's output, or all (default)"
-        add("--layer", default="all", help=layer)
-        score = "score of two vectors (default cosine)"
-        add("--score", choices=("cosine", "margin"), default="cosine", help=score)
-        add_number(task, "--neighbours", 4, "neighbours of the margin", metavar="K")
-        subsets = "print scores as fairseq-validate does too, for studies"
-        add("--subsets", action="store_true", help=subsets)
-        add_text_options(task)
-        add_output_options(task)
-        add_model_options(task.add_argument_group(READS_TEXT))
-
-
-def check_pairs(args: argparse.Namespace) -> None:
-    """Raise ValueError if a text of ``retrieval`` is missing."""
-    for pair, *paths in [*args.dev, *args.test]:
-        for path in paths:
-            check_exists(f"{pair}:", path)
 
 
 def add_retrieval_comparison_options(parser: Parser) -> None:
@@ -194,7 +151,7 @@ def add_transfer_table_options(parser: Parser) -> None:
     add = parser.add_argument
     logs = "what fairseq-validate printed"
     add("--log", nargs="+", required=True, metavar="MODEL/TASK=FILE", help=logs)
-    metric = "metric of a task (default: ndcg, f1 or accuracy)"
+    metric = "metric of a task (default: ndcg_xglue, ndcg, f1 or accuracy)"
     add("--metric", nargs="+", default=[], metavar="TASK=NAME", help=metric)
     trained = "languages of the training, as en,de: adds averages without them"
     add("--trained-on", default="", metavar="LIST", help=trained)

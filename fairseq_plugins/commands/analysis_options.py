@@ -55,7 +55,10 @@ def add_model_options(parser: Any, suffix: str = "") -> None:
     if suffix:
         files = " of the second model (default: beside it, or the first model's)"
     add = parser.add_argument
-    pieces = f"sentencepiece model{files}; {NO_SEGMENTER}: the text is in pieces"
+    pieces = (
+        f"sentencepiece model, tokenizer.json or vocab.txt (WordPiece){files}; {NO_SEGMENTER}: the "
+        "text is in pieces"
+    )
     add(f"--sentencepiece{suffix}", metavar="FILE", help=pieces)
     entries = f"dict.txt{files}, required only if the model's files do not tell its vocabulary"
     add(f"--dict{suffix}", metavar="FILE", help=entries)
@@ -104,7 +107,7 @@ def check_inputs(
     """
     for name in files:
         paths = getattr(args, name)
-        for path in [paths] if isinstance(paths, str) else paths:
+        for path in [paths] if isinstance(paths, str) else paths or ():
             check_exists(_label(name), path)
     for name in named_files:
         check_named(_label(name), getattr(args, name))

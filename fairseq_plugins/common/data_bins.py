@@ -8,6 +8,8 @@ import numpy as np
 from fairseq.data import BaseWrapperDataset, ConcatDataset, Dictionary, data_utils
 from fairseq.data.indexed_dataset import dataset_exists
 
+from .shards import split_folders
+
 LISTED_LINES = 5
 """Line numbers that a message writes out."""
 
@@ -75,20 +77,25 @@ def is_training(split: str, train_subset: str, load_options: Dict[str, Any]) -> 
     return split == train_subset and load_options.get("task_cfg") is None
 
 
-def load_dictionary(folder: str, languages: Sequence[str]) -> Dictionary:
-    """Read the dictionary that all languages share.
+def load_dictionary(data: str, languages: Sequence[str]) -> Dictionary:
+    """Read the dictionary that all languages share, from the first folder.
 
     fairseq-preprocess writes a copy for each language, ``dict.LANGUAGE.txt``. One copy is enough.
 
+    Args:
+        data: value of ``--data``: a folder, or several as ``bin:bin2``.
+
     Raises:
-        ValueError: there is no dictionary, or two languages have different ones.
+        ValueError: there is no dictionary in the first folder, or two copies differ in any folder.
     """
-    paths = [os.path.join(folder, f"dict.{language}.txt") for language in languages]
+    folders = split_folders(data)
+    paths = [os.path.join(folders[0], f"dict.{language}.txt") for language in languages]
     existing = [path for path in paths if os.path.isfile(path)]
     if not existing:
         raise ValueError(f"no dictionary {paths[0]}: give the folder that fairseq-preprocess wrote")
     dictionary = Dictionary.load(existing[0])
-    check_dictionaries(folder, languages, dictionary, existing[0])
+    for folder in folders:
+        check_dictionaries(folder, languages, dictionary, existing[0])
     return dictionary
 
 

@@ -1,10 +1,15 @@
-"""Names of options for the messages of ``checkpoints.fitting``; sizes of a file as options."""
+"""The start of a fairseq transformer from a masked LM: its file, its sizes, names of options."""
 
+import logging
 from typing import Any, Dict, Mapping
 
 from ..checkpoints.fitting import FitOptions
 from ..checkpoints.layouts import size_options
+from ..checkpoints.masked_lm import FAIRSEQ_EPSILON, read_masked_lm
+from ..checkpoints.pretrained import PretrainedFile
 from .options import USE_ITS_DICTIONARY
+
+logger = logging.getLogger(__name__)
 
 FIT_OPTIONS = FitOptions(
     rows="error",
@@ -18,6 +23,25 @@ FIT_OPTIONS = FitOptions(
 
 CROSS_ATTENTION = r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*"
 """Pattern of the names of tensors that no masked LM can fill."""
+
+
+def read_start(path: str, args: Any, origin: str) -> PretrainedFile:
+    """Read the masked LM that a fairseq transformer starts from; it may lack a head.
+
+    The epsilon of layer norms stays fairseq's; a file that has another is logged.
+
+    Args:
+        args: options of the model.
+        origin: option and path, for messages.
+    """
+    masked_lm = read_masked_lm(
+        path, args.encoder_attention_heads, "--encoder-attention-heads", needs_head=False
+    )
+    epsilon = masked_lm.sizes["epsilon"]
+    if epsilon != FAIRSEQ_EPSILON:
+        text = "%s: its layer norms have epsilon %g; this model's keep fairseq's, %g"
+        logger.info(text, origin, epsilon, FAIRSEQ_EPSILON)
+    return masked_lm
 
 
 def fit_options(args: Any) -> FitOptions:

@@ -12,6 +12,7 @@ from omegaconf import II, MISSING
 from .data_bins import load_dictionary, load_monolingual, load_pair, split_names
 from .options import option
 from .own_run import OwnRun
+from .shards import split_folders, take_turn
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +21,11 @@ logger = logging.getLogger(__name__)
 class SharedDictionaryConfig(FairseqDataclass):
     """Options of the data."""
 
-    data: str = option(MISSING, "folder made by fairseq-preprocess, with dict.<lang>.txt")
+    data: str = option(
+        MISSING,
+        "folder made by fairseq-preprocess, with dict.<lang>.txt; several, as bin:bin2, are read "
+        "in turn, one an epoch, and dictionary and validation come from the first",
+    )
     pairs: str = option("", "translation pairs, for example en-de,en-fr")
     monolingual: str = option(
         "",
@@ -35,7 +40,8 @@ class SharedDictionaryTask(OwnRun):
     """Task over texts of ``--pairs`` and ``--monolingual`` with one dictionary for all languages.
 
     One folder holds the output of ``fairseq-preprocess`` for each pair (``train.en-de.en.bin`` and
-    so on) and, with ``--only-source``, for single languages (``train.en-None.en.bin``).
+    so on) and, with ``--only-source``, for single languages (``train.en-None.en.bin``). Of several
+    folders each holds all pairs and languages; training reads one of them an epoch.
     """
 
     def __init__(self, cfg: Any, dictionary: Dictionary):
@@ -66,18 +72,43 @@ class SharedDictionaryTask(OwnRun):
         logger.info(f"dictionary: {len(dictionary)} types with <mask>")
         return dictionary
 
-    def prefix(self, split: str) -> str:
-        """Return folder and split, as in ``data-bin/train``."""
-        return os.path.join(self.cfg.data, split)
+    def prefixes(self, split: str) -> List[str]:
+        """List folder and split, as in ``data-bin/train``: of every folder for training."""
+        folders = split_folders(self.cfg.data)
+        if split != self.cfg.train_subset:
+            folders = folders[:1]
+        return [os.path.join(folder, split) for folder in folders]
 
-    def sides(self, split: str, pair: str) -> List[Any]:
-        """Load both sides of a pair. Raises ValueError if their numbers of sentences differ."""
-        return load_pair(self.prefix(split), pair, self.dictionary, "--pairs")
+    def sides(self, split: str, pair: str, epoch: int) -> List[Any]:
+        """Load both sides of a pair. Raises ValueError if their numbers of sentences differ.
 
-    def text(self, split: str, language: str) -> Any:
-        """Load the text of a language: its own file, or else its side of one of ``--pairs``."""
-        prefix = self.prefix(split)
-        return load_monolingual(prefix, language, self.pairs, self.dictionary, "--monolingual")
+        All folders are opened: what one of them lacks is said before the first batch.
+        """
+        folders = [
+            load_pair(prefix, pair, self.dictionary, "--pairs") for prefix in self.prefixes(split)
+        ]
+        return take_turn(folders, epoch)
+
+    def text(self, split: str, language: str, epoch: int) -> Any:
+        """Load the text of a language: its own file, or else its side of one of ``--pairs``.
+
+        All folders are opened, as :meth:`sides` does.
+        """
+        folders = [
+            load_monolingual(
+                prefix,
+                language,
+                self.pairs_with_text(prefix, language),
+                self.dictionary,
+                "--monolingual",
+            )
+            for prefix in self.prefixes(split)
+        ]
+        return take_turn(folders, epoch)
+
+    def pairs_with_text(self, prefix: str, language: str) -> List[str]:
+        """List the pairs, in order of preference, a side of which may serve as text."""
+        return self.pairs
 
     @property
     def source_dictionary(self) -> Dictionary:

@@ -43,9 +43,17 @@ COPIES = [f"{matrix}_{kind}" for matrix in MATRICES for kind in ("weight", "bias
 
 @DECODING_BUILDS.replace("fairseq.models:build_model")
 def build_model(stock: Any, cfg: Any, task: Any, from_checkpoint: bool = False) -> Any:
-    """Store ``from_checkpoint`` in the task: a model's ``build_model`` gets the task alone."""
+    """Store ``from_checkpoint`` in the task: a model's ``build_model`` gets the task alone.
+
+    fairseq hands a copy of the options to a model whose ``--arch`` is its own name. What the model
+    took from a file (``recorded_options``) is written to the options that checkpoints store.
+    """
     task.from_checkpoint = from_checkpoint
-    return stock(cfg, task, from_checkpoint)
+    model = stock(cfg, task, from_checkpoint)
+    with open_dict(cfg) if OmegaConf.is_config(cfg) else nullcontext():
+        for name, setting in getattr(model, "recorded_options", {}).items():
+            setattr(cfg, name, setting)
+    return model
 
 
 @ENCODER_FAST_PATH.probe

@@ -30,8 +30,12 @@ class CodeSwitchingRestoreConfig(TranslationConfig):
     )
     restore_langs: str = option(
         "",
-        "languages whose sentences are restored, mixed in every batch (default: source and target "
-        "language)",
+        "languages whose sentences are restored (default: source and target language)",
+    )
+    one_language_per_batch: bool = option(
+        False,
+        "make each batch of sentences of one language, as the paper alternates between the two "
+        "objectives (default: languages mixed in every batch)",
     )
     switch_ratio: float = option(
         0.35, "share of a sentence's words replaced, in (0, 1]; the paper has 0.35"

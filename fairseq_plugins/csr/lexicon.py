@@ -1,7 +1,7 @@
 """Read lexicons, the paper's unsupervised translation vocabulary, and check them against a text.
 
 Pure Python, because ``data_prep`` uses it too. ``data_prep/lexicon.sh`` learns a lexicon. It ranks
-neighbours by CSLS; the paper has the dot product of the words' vectors (III-B).
+neighbours by CSLS; ``--nearest-by dot-product`` is the paper's (III-B).
 """
 
 from os import PathLike

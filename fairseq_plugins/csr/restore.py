@@ -63,6 +63,7 @@ class CodeSwitchingDataset(EpochDataset):
         switching: options of the noise.
         dictionary: of all languages.
         left_pad_source, left_pad_target: the side of the padding.
+        one_language_per_batch: True = a batch has sentences of one language; False = of all.
 
     Attributes:
         sizes: (N,) int64, tokens of the longest source that an item can get; the target is never
@@ -70,8 +71,8 @@ class CodeSwitchingDataset(EpochDataset):
         lengths: (N,) int64, tokens of the target.
         most_batches: batches per epoch, drawn at random; None = all.
 
-    Source: CSR Eq. 3, III-B a. The paper alternates between the two languages' objectives (section
-    I); here a batch mixes both languages.
+    Source: CSR Eq. 3, III-B a. The paper alternates between the two languages' objectives: one
+    language per batch; fairseq shuffles the batches.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class CodeSwitchingDataset(EpochDataset):
         dictionary: Dictionary,
         left_pad_source: bool = True,
         left_pad_target: bool = False,
+        one_language_per_batch: bool = False,
     ):
         self.text, self.table = SwitchText.join(texts), table
         self.switching, self.seed, self.dictionary = switching, switching.seed, dictionary
@@ -92,7 +94,11 @@ class CodeSwitchingDataset(EpochDataset):
         counts = [len(text.lengths) for text in texts]
         sentence = np.concatenate([np.arange(count) for count in counts])
         language = np.repeat(np.arange(len(texts)), counts)
-        self._rows = np.lexsort((language, sentence)).astype(np.int32)
+        order = np.lexsort((language, sentence))
+        self._rows = order.astype(np.int32)
+        self._group = np.zeros(len(order), dtype=np.int64)  # N, batches are made within a group
+        if one_language_per_batch:
+            self._group = language[order]
         self.lengths = self.text.lengths[self._rows].astype(np.int64)
         self.sizes = longest_sources(self.text, table, switching.ratio)[self._rows]
         self.most_batches: Optional[int] = None
@@ -228,7 +234,10 @@ class CodeSwitchingDataset(EpochDataset):
 
     def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[np.ndarray]:
         """Make batches as fairseq does; if there are more than ``most_batches``, draw so many."""
-        batches = list(super().batch_by_size(indices, *limits, **options))
+        group = self._group[indices]
+        batches: List[np.ndarray] = []
+        for number in np.unique(group):
+            batches += super().batch_by_size(indices[group == number], *limits, **options)
         if self.most_batches is None or len(batches) <= self.most_batches:
             return batches
         rng = epoch_rng(self.seed, self.epoch, Purpose.BATCHES)

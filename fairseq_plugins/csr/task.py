@@ -4,7 +4,6 @@ import logging
 import os
 from typing import Any, Dict, List, Optional, Tuple
 
-from fairseq import utils
 from fairseq.data import Dictionary, FairseqDataset
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.logging import metrics
@@ -16,6 +15,7 @@ from ..common.data_bins import both_orders, check_dictionaries, is_training, loa
 from ..common.old_options import add_old_options, refuse_options
 from ..common.options import check_rules
 from ..common.own_run import TRANSLATION_CRITERIONS, OwnRun
+from ..common.shards import check_pair_folders, split_folders, take_turn
 from .config import (
     AUTHORS_OPTIONS,
     LANGUAGE_RULES,
@@ -74,10 +74,11 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
         check_rules(cfg, RULES)
         task: CodeSwitchingRestoreTask = super().setup_task(cfg, **kwargs)
         check_rules(cfg, LANGUAGE_RULES)
-        folder = utils.split_paths(cfg.data)[0]
-        origin = os.path.join(folder, f"dict.{cfg.source_lang}.txt")
+        folders = split_folders(cfg.data)
+        origin = os.path.join(folders[0], f"dict.{cfg.source_lang}.txt")
         languages = [cfg.target_lang, *restore_languages(cfg)]
-        check_dictionaries(folder, languages, Dictionary.load(origin), origin)
+        for folder in folders:
+            check_dictionaries(folder, languages, Dictionary.load(origin), origin)
         return task
 
     def __init__(self, cfg: CodeSwitchingRestoreConfig, src_dict: Dictionary, tgt_dict: Dictionary):
@@ -101,7 +102,10 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
         # Both fairseq-generate and fairseq-validate pass task_cfg; only the latter names an epoch.
         is_decoding = kwargs.get("task_cfg") is not None and epoch is None
         trains = is_training(split, self.cfg.train_subset, kwargs)
-        epoch = epoch or 1
+        # Stock reads validation sets in turn too; elsewhere they come from the first folder.
+        epoch = epoch if epoch and split == self.cfg.train_subset else 1
+        if trains and not is_decoding:
+            self._check_folders(split)
         if not is_decoding and self._switch is None:
             folder = self._folder(epoch if trains else 1)
             self.datasets[split] = self._load_restore(split, folder, combine)
@@ -111,10 +115,17 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
             self._combine = combine
             self.datasets[split] = StagedDataset(self.datasets[split])
 
+    def _check_folders(self, split: str) -> None:
+        """Open the training data of all folders: what one lacks is said before the first batch."""
+        if self._switch is not None:
+            check_pair_folders(self.cfg, split)
+        for folder in split_folders(self.cfg.data):
+            for language in restore_languages(self.cfg):
+                self._load_rows(split, folder, language, combine=False)
+
     def _folder(self, epoch: int) -> str:
         """Return the folder of training data for an epoch; epochs go through them in turn."""
-        paths = utils.split_paths(self.cfg.data)
-        return str(paths[(epoch - 1) % len(paths)])
+        return take_turn(split_folders(self.cfg.data), epoch)
 
     def _load_restore(self, split: str, folder: str, combine: bool) -> CodeSwitchingDataset:
         """Load the sentences of all languages, look up their words, and check the lexicons."""
@@ -150,8 +161,8 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
         if split == cfg.train_subset:
             check_targets(coverages)
         switching = Switching(cfg.switch_ratio, cfg.switch_span, cfg.seed)
-        padding = (cfg.left_pad_source, cfg.left_pad_target)
-        return CodeSwitchingDataset(texts, entries.table(), switching, dictionary, *padding)
+        layout = (cfg.left_pad_source, cfg.left_pad_target, cfg.one_language_per_batch)
+        return CodeSwitchingDataset(texts, entries.table(), switching, dictionary, *layout)
 
     def _word_encoder(self) -> WordEncoder:
         """Read ``--sentencepiece-model``. Raises ValueError if it is missing or damaged."""

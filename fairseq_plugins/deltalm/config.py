@@ -123,7 +123,9 @@ class TranslationMixingConfig(TranslationConfig, CorruptionOptions):
         0.5, "share of the training batches that are corrupted text, in [0, 1)"
     )
     mix_data: Optional[str] = option(
-        None, "folder with the languages' text (default: the first data folder)"
+        None,
+        "folder with the languages' text; several, as text:text2, are read in turn, one an epoch "
+        "(default: the data folders)",
     )
 
 

@@ -27,6 +27,7 @@ from ..common.data_bins import (
 from ..common.options import check_rules
 from ..common.own_run import TRANSLATION_CRITERIONS, OwnRun
 from ..common.sampling import Purpose, epoch_rng
+from ..common.shards import check_pair_folders, split_folders, take_turn
 from .config import CORRUPTION_RULES, MIXING_RULES, TranslationMixingConfig
 from .span_corruption import (
     SpanCorruption,
@@ -191,26 +192,36 @@ class TranslationMixingTask(OwnRun, TranslationTask):
 
     def check_shared_dictionary(self) -> None:
         """Raise ValueError unless there is one dictionary: texts are source and target at once."""
-        folder = utils.split_paths(self.cfg.data)[0]
+        folder = split_folders(self.cfg.data)[0]
         origin = os.path.join(folder, f"dict.{self.cfg.source_lang}.txt")
         check_dictionaries(folder, [self.cfg.target_lang], self.src_dict, origin)
-        check_dictionaries(self.cfg.mix_data or folder, self.languages, self.src_dict, origin)
+        for text_folder in split_folders(self.cfg.mix_data or self.cfg.data):
+            check_dictionaries(text_folder, self.languages, self.src_dict, origin)
+
+    def has_sharded_data(self, split: str) -> bool:
+        """Return True if pairs, or mixed text, are read from other folders in the next epoch."""
+        folders = split_folders(self.cfg.mix_data or self.cfg.data)
+        return super().has_sharded_data(split) or len(folders) > 1
 
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
-        """Load the stock pairs; mix corrupted text into the training set."""
-        super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        """Load the stock pairs; mix corrupted text into the training set.
+
+        Raises:
+            ValueError: a folder lacks the pair, or the text of a language.
+        """
         cfg = self.cfg
-        is_mixed = self.languages and cfg.mix_share
-        if not is_mixed or not is_training(split, cfg.train_subset, kwargs):
+        trains = is_training(split, cfg.train_subset, kwargs)
+        if trains:
+            check_pair_folders(cfg, split)
+        super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        if not trains or not self.languages or not cfg.mix_share:
             return
-        prefix = os.path.join(cfg.mix_data or utils.split_paths(cfg.data)[0], split)
-        pairs = [f"{cfg.source_lang}-{cfg.target_lang}"]
-        streams: Dict[str, TextStream] = {}
-        for language in self.languages:
-            text = load_monolingual(prefix, language, pairs, self.src_dict, "--mix-monolingual")
-            streams[language] = monolingual_blocks(cfg, text, self.src_dict)
+        streams: Dict[str, TextStream] = {
+            language: monolingual_blocks(cfg, self.text(split, language, epoch), self.src_dict)
+            for language in self.languages
+        }
         corruption = SpanCorruption(cfg.mean_span, self.sentinels, cfg.seed, target_sentinels=False)
         temperature = cfg.sampling_temperature
         texts = corrupted_texts(streams, self.src_dict, corruption, split, temperature)
@@ -220,3 +231,14 @@ class TranslationMixingTask(OwnRun, TranslationTask):
         )
         share = f"{cfg.mix_share} of the batches are corrupted text of {cfg.mix_monolingual}"
         logger.info(f"{split}: {share}")
+
+    def text(self, split: str, language: str, epoch: int) -> Any:
+        """Load the text of a language in the folder of an epoch, after opening it in all."""
+        pairs = [f"{self.cfg.source_lang}-{self.cfg.target_lang}"]
+        texts = [
+            load_monolingual(
+                os.path.join(folder, split), language, pairs, self.src_dict, "--mix-monolingual"
+            )
+            for folder in split_folders(self.cfg.mix_data or self.cfg.data)
+        ]
+        return take_turn(texts, epoch)

@@ -7,7 +7,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import nn
 
-from ..checkpoints.starting import left_closed
+from ..checkpoints.starting import explain_unread
 from ..common.filled_model import FilledTransformer
 from ..common.options import (
     as_namespace,
@@ -68,7 +68,7 @@ class DeltaLMModel(FilledTransformer):
         for name, fill in FILLS.items():
             path = getattr(options, name)
             if path:
-                absent = left_closed(flag(name), path, options, task)
+                absent = explain_unread(flag(name), path, options, task)
                 model.start_from(args, name, absent, partial(fill, model, options, path))
         return model
 

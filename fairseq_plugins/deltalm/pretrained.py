@@ -11,9 +11,8 @@ from typing import Any, Dict, Tuple
 from ..checkpoints.bart import read_deltalm
 from ..checkpoints.fitting import Filler, layer_sources
 from ..checkpoints.loading import LoadReport
-from ..checkpoints.masked_lm import read_masked_lm
 from ..checkpoints.pretrained import PretrainedFile
-from ..common.fit_options import CROSS_ATTENTION, fit_options, side_sizes
+from ..common.fit_options import CROSS_ATTENTION, fit_options, read_start, side_sizes
 from ..common.options import SIDES, check_sizes
 
 # Part of an encoder layer -> part of a decoder block. Layer 2b fills the bottom half of block b,
@@ -49,13 +48,11 @@ def fill_from_masked_lm(model: Any, args: Any, path: str) -> LoadReport:
         ValueError: layers, sizes, positions or a dictionary that do not fit.
     """
     origin = f"--init-from-mlm {path}"
-    masked_lm = read_masked_lm(path, args.encoder_attention_heads)
+    masked_lm = read_start(path, args, origin)
     sources = from_masked_lm(masked_lm, args, origin)
     tensors = {name: masked_lm.tensors[source] for name, source in sources.items()}
     filler = Filler(model, tensors, fit_options(args), origin)
-    for side in SIDES:
-        filler.check_dictionary(side, masked_lm.entries)
-        filler.drop_mask_row(side, masked_lm.mask_row)
+    filler.fit_dictionaries(masked_lm.entries, masked_lm.mask_row)
     random: Tuple[str, ...] = (CROSS_ATTENTION,) if is_vanilla(args) else ()
     return filler.load(sources, random)
 

@@ -342,10 +342,10 @@ class SpanCorruptionTask(SharedDictionaryTask):
         cfg = self.cfg
         streams: Dict[str, TextStream] = {}
         for pair in self.pairs:
-            sides = self.sides(split, pair)
+            sides = self.sides(split, pair, epoch)
             streams[pair] = SentencePairs(sides, [side.sizes for side in sides], cfg.pair_mask_prob)
         for language in self.languages:
-            text = self.text(split, language)
+            text = self.text(split, language, epoch)
             streams[language] = monolingual_blocks(cfg, text, self.dictionary)
         corruption = SpanCorruption(
             cfg.mean_span, self.sentinels, cfg.seed, not cfg.no_target_sentinels

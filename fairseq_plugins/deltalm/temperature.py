@@ -8,9 +8,8 @@ import logging
 import os
 from argparse import Namespace
 from collections import OrderedDict
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
-from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.data.multilingual.multilingual_utils import augment_dictionary
 from fairseq.tasks import register_task
@@ -18,10 +17,11 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 
 from ..checkpoints import read_checkpoint
 from ..checkpoints.starting import started_from
-from ..common.data_bins import both_orders, split_pair
+from ..common.data_bins import split_pair
 from ..common.options import flag, set_architecture
 from ..common.own_run import TRANSLATION_CRITERIONS, OwnRun
 from ..common.sampling import TemperatureDataset, TemperatureSchedule
+from ..common.shards import find_missing_file, split_folders
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
     def _check_data(self, split: str) -> None:
         """Raise ValueError for the first pair without data; stock would raise a KeyError."""
         paths, pairs = self.data_manager.get_data_paths_and_lang_pairs(split)
-        folders = utils.split_paths(paths["main"])
+        folders = split_folders(paths["main"])
         if split != getattr(self.args, "train_subset", None):
             folders = folders[:1]  # as stock does
         for pair in pairs["main"]:
@@ -255,7 +255,7 @@ def check_pairs(args: Namespace) -> None:
     """Raise ValueError for a malformed pair, or a language without a dictionary."""
     is_decoding = args.source_lang is not None or args.target_lang is not None
     pairs = args.lang_pairs or []
-    folder = utils.split_paths(args.data)[0]
+    folder = split_folders(args.data)[0]
     for pair in pairs.split(",") if isinstance(pairs, str) else pairs:
         for language, dictionary in zip(
             split_pair("--lang-pairs", pair), (args.source_dict, args.target_dict)
@@ -268,23 +268,3 @@ def check_pairs(args: Namespace) -> None:
                 f"fairseq-preprocess for {pair} into that folder, or take {pair} out of "
                 "--lang-pairs"
             )
-
-
-def find_missing_file(folder: str, split: str, pair: str, training: bool) -> Optional[str]:
-    """Return the first file that a pair lacks in a folder; None if it has all.
-
-    The files of the reverse direction serve as well, as in stock. Decoding needs no references.
-    """
-    sides = pair.split("-")[: 2 if training else 1]
-    missing = None
-    for name in reversed(both_orders(pair)):
-        prefixes = [os.path.join(folder, f"{split}.{name}.{side}") for side in sides]
-        paths = [f"{prefix}.{kind}" for prefix in prefixes for kind in ("idx", "bin")]
-        missing = next(filter(_is_missing, paths), None)
-        if missing is None:
-            return None
-    return missing
-
-
-def _is_missing(path: str) -> bool:
-    return not os.path.isfile(path) or not os.path.getsize(path)

@@ -17,7 +17,7 @@ from data_prep.files import atomic_folder
 
 from ..checkpoints import read_checkpoint, read_masked_lm, write_masked_lm
 from ..checkpoints.layouts import LAYOUT_ENTRY
-from ..checkpoints.masked_lm import EXPECTED
+from ..checkpoints.masked_lm import EXPECTED, recorded_epsilon
 from ..checkpoints.opening import Checkpoint, find_settings, find_weights, recognise
 from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.reading import PathLike, model_of
@@ -144,6 +144,7 @@ def _frozen(content: Checkpoint, heads: Optional[int]) -> PretrainedFile:
     sizes = {"heads": content.options.get("encoder_attention_heads")}
     masked_lm = PretrainedFile(content, EXPECTED, tensors, stated_sizes=sizes)
     masked_lm.find_sizes(heads, "--heads", "sentence_encoder.")
+    masked_lm.sizes["epsilon"] = recorded_epsilon(content.options)
     return masked_lm
 
 

@@ -18,6 +18,7 @@ from ..masked_lm.model import PrefixSelfAttention
 from ..masked_lm.prompts import Prompts, Updates, merge
 from ..ops.masks import additive_key_mask, lengths_to_padding_mask
 from ..sga.model import SGAModel
+from ..sga.target_rows import TargetRows
 from .stock_graphs import (
     Attention,
     EncoderAttention,
@@ -130,10 +131,12 @@ class PrefixAttention(Attention):
 class MaskedLMLayers(nn.Module):
     """Embedding and layers of the frozen masked LM, with a unit's low-rank updates added."""
 
-    def __init__(self, model: SGAModel, prompts: Prompts):
+    def __init__(self, model: SGAModel, prompts: Prompts, target_rows: Optional[TargetRows] = None):
         super().__init__()
         encoder = model.masked_lm.sentence_encoder
         self.tokens, self.places = encoder.embed_tokens, encoder.embed_positions
+        if target_rows is not None:  # what a unit reads are ids of the target dictionary
+            self.tokens = nn.Embedding.from_pretrained(target_rows.weight)
         self.norm = encoder.layernorm_embedding
         layers: Any = encoder.layers
         updates: Any = prompts.updates() or [None] * len(layers)
@@ -149,7 +152,7 @@ class MaskedLMLayers(nn.Module):
     def forward(
         self, tokens: Tensor, places: Tensor, padding: Tensor, prefixes: List[List[Part]]
     ) -> List[Tensor]:
-        """Compute the outputs of the layers, (B, S, C) each, undefined at padding.
+        """Compute h^0 .. h^L, (B, S, C) each, undefined at padding; h^0 is the embedding's output.
 
         Args:
             tokens: (B, S) int64.
@@ -159,12 +162,12 @@ class MaskedLMLayers(nn.Module):
         """
         x = self.norm(self.tokens(tokens) + self.places(places))
         mask = additive_key_mask(padding, x.dtype)
-        outputs = []
+        states = [x]
         for number, parts in enumerate(prefixes):
             x = self.norms[number](x + self.attentions[number](x, mask, parts))
             x = self.last[number](x + self.narrow[number](F.gelu(self.widen[number](x))))
-            outputs.append(x)
-        return outputs
+            states.append(x)
+        return states
 
 
 class SGAEncoder(nn.Module):
@@ -176,6 +179,7 @@ class SGAEncoder(nn.Module):
         self.prompts = FixedPrompts(model.encoder_prompts)
         self.semantic, self.lengths = model.semantic, getattr(model, "length_predictor", None)
         self.pad = model.masked_lm.sizes.padding_idx
+        self.frozen_layers = model.masked_lm.sentence_encoder.layers
 
     def forward(self, source: Tensor) -> Tuple[Tensor, ...]:
         """Encode (B, S) int64.
@@ -186,12 +190,12 @@ class SGAEncoder(nn.Module):
         """
         padding = source.eq(self.pad)
         places = torch.cumsum(~padding, dim=1).masked_fill(padding, 0) + self.pad
-        outputs = self.layers(source, places, padding, self.prompts())
-        keys, values = zip(*(self.semantic(hidden) for hidden in outputs))
+        states = self.layers(source, places, padding, self.prompts())
+        keys, values = zip(*self.semantic(states, self.frozen_layers))
         guidance = torch.stack([key.transpose(-1, -2) for key in keys]), torch.stack(values)
         if self.lengths is None:
             return guidance
-        return (*guidance, self.lengths(outputs[-1], padding))
+        return (*guidance, self.lengths(states[-1], padding))
 
 
 class SGAUnit(nn.Module):
@@ -205,22 +209,25 @@ class SGAUnit(nn.Module):
     def __init__(self, model: SGAModel, prompts: Prompts, bias: Optional[Tensor], pieces: bool):
         super().__init__()
         self.register_buffer("bias", None if bias is None else bias.detach())
-        self.layers, self.prompts = MaskedLMLayers(model, prompts), FixedPrompts(prompts)
-        self.head = model.masked_lm.lm_head
+        self.layers = MaskedLMLayers(model, prompts, model.target_rows)
+        self.prompts, self.head = FixedPrompts(prompts), model.masked_lm.lm_head
         self.pad, self.blank = model.masked_lm.sizes.padding_idx, model.blank
-        self.pieces = pieces
+        self.pieces, self.continues_positions = pieces, model.continues_positions
 
     def forward(
         self, tokens: Tensor, lengths: Tensor, source: Tensor, keys: Tensor, values: Tensor
     ) -> Tuple[Tensor, ...]:
         """Find the best tokens of (B, T) slots; see :func:`best`."""
         padding = lengths_to_padding_mask(lengths, tokens.size(1))
-        places = torch.arange(tokens.size(1))[None] + self.pad + 1
+        places = torch.arange(tokens.size(1))[None] + self.pad + 1  # 1 T
+        if self.continues_positions:
+            last = self.layers.places.num_embeddings - 1  # only padding would lie after it
+            places = (places + source.ne(self.pad).sum(1, keepdim=True)).clamp(max=last)  # B T
         mask = additive_key_mask(source.eq(self.pad), keys.dtype)
         guidance = [Part(*pair, mask) for pair in zip(keys.unbind(), values.unbind())]
         prefixes = [[part, *prompts] for part, prompts in zip(guidance, self.prompts())]
         hidden = self.head.transform(self.layers(tokens, places, padding, prefixes)[-1])
-        logits = F.linear(hidden, self.head.weight, self.bias)
+        logits = F.linear(hidden, self.layers.tokens.weight, self.bias)
         return best(logits, lengths, self.blank, self.pieces)
 
 

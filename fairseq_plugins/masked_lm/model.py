@@ -1,7 +1,8 @@
 """XLM-R, with extra keys and values ("prefix") in the self-attention of every layer.
 
 Post-norm layers, learned positions that start at ``padding_idx + 1``, exact GELU, and a masked-LM
-head whose output projection is the token embedding. Without a prefix the outputs equal those of
+head whose output projection is the token embedding. BERT and MiniLM are read into the same shape
+(``checkpoints.bert``). Without a prefix the outputs equal those of
 stock fairseq's ``XLMRModel`` on the same weights, under the same names (``sentence_encoder.*``,
 ``lm_head.*``).
 """
@@ -34,7 +35,7 @@ class MaskedLMSizes:
     """Sizes of a masked LM.
 
     ``max_positions`` counts usable positions: XLM-R has 512, in a table of 514 rows
-    (``padding_idx`` + 1 rows are unused).
+    (``padding_idx`` + 1 rows are unused). ``epsilon`` is that of every layer norm.
     """
 
     vocab_size: int
@@ -44,6 +45,7 @@ class MaskedLMSizes:
     heads: int
     max_positions: int
     padding_idx: int = 1
+    epsilon: float = 1e-5
 
 
 # ---- Attention. ----
@@ -147,16 +149,15 @@ class PrefixSelfAttention(nn.Module):
 class PrefixEncoderLayer(nn.Module):
     """Self-attention and feed-forward block, each with residual and layer norm after it."""
 
-    def __init__(
-        self, embed_dim: int, ffn_dim: int, heads: int, dropout: float, attention_dropout: float
-    ):
+    def __init__(self, sizes: MaskedLMSizes, dropout: float, attention_dropout: float):
         super().__init__()
         self.dropout = dropout
-        self.self_attn = PrefixSelfAttention(embed_dim, heads, attention_dropout)
-        self.self_attn_layer_norm = nn.LayerNorm(embed_dim)
-        self.fc1 = Linear(embed_dim, ffn_dim)
-        self.fc2 = Linear(ffn_dim, embed_dim)
-        self.final_layer_norm = nn.LayerNorm(embed_dim)
+        width, epsilon = sizes.embed_dim, sizes.epsilon
+        self.self_attn = PrefixSelfAttention(width, sizes.heads, attention_dropout)
+        self.self_attn_layer_norm = nn.LayerNorm(width, epsilon)
+        self.fc1 = Linear(width, sizes.ffn_dim)
+        self.fc2 = Linear(sizes.ffn_dim, width)
+        self.final_layer_norm = nn.LayerNorm(width, epsilon)
 
     def forward(
         self,
@@ -185,12 +186,9 @@ class PrefixEncoder(nn.Module):
         rows = sizes.max_positions + sizes.padding_idx + 1
         self.embed_tokens = nn.Embedding(sizes.vocab_size, sizes.embed_dim, sizes.padding_idx)
         self.embed_positions = nn.Embedding(rows, sizes.embed_dim, sizes.padding_idx)
-        self.layernorm_embedding = nn.LayerNorm(sizes.embed_dim)
+        self.layernorm_embedding = nn.LayerNorm(sizes.embed_dim, sizes.epsilon)
         self.layers = nn.ModuleList(
-            PrefixEncoderLayer(
-                sizes.embed_dim, sizes.ffn_dim, sizes.heads, dropout, attention_dropout
-            )
-            for _ in range(sizes.layers)
+            PrefixEncoderLayer(sizes, dropout, attention_dropout) for _ in range(sizes.layers)
         )
 
     def token_positions(self, tokens: Tensor) -> Tensor:
@@ -235,18 +233,32 @@ class PrefixEncoder(nn.Module):
         Raises:
             ValueError: there are more tokens than positions.
         """
+        return self.states(tokens, prefix, prefix_padding_mask, positions, padding_mask, updates)[
+            1:
+        ]
+
+    def states(
+        self,
+        tokens: Tensor,
+        prefix: Optional[Prefix] = None,
+        prefix_padding_mask: Optional[Tensor] = None,
+        positions: Optional[Tensor] = None,
+        padding_mask: Optional[Tensor] = None,
+        updates: Optional[Sequence[Updates]] = None,
+    ) -> List[Tensor]:
+        """Encode as :meth:`forward`; return h^0, the embedding's output, and h^1 .. h^L."""
         self._check_length(tokens.size(1))
         if padding_mask is None:
             padding_mask = tokens.eq(self.padding_idx)
         x = self.embed(tokens, positions, padding_mask)  # B S C
         bias = self._key_bias(padding_mask, prefix, prefix_padding_mask, x.dtype)  # B 1 1 P+S
-        outputs = []
+        states = [x]
         for index, layer in enumerate(self.layers):
             layer_prefix = None if prefix is None else prefix[index]
             layer_updates = None if updates is None else updates[index]
             x = layer(x, bias, layer_prefix, layer_updates)
-            outputs.append(x)
-        return outputs
+            states.append(x)
+        return states
 
     def _check_length(self, length: int) -> None:
         if length > self.max_positions:
@@ -278,10 +290,11 @@ class PrefixEncoder(nn.Module):
 class MaskedLMHead(nn.Module):
     """Dense layer, GELU, layer norm; then a projection tied to the token embedding."""
 
-    def __init__(self, embed_dim: int, tied_weight: Tensor):
+    def __init__(self, tied_weight: Tensor, epsilon: float):
         super().__init__()
+        embed_dim = tied_weight.size(1)
         self.dense = Linear(embed_dim, embed_dim)
-        self.layer_norm = nn.LayerNorm(embed_dim)
+        self.layer_norm = nn.LayerNorm(embed_dim, epsilon)
         self.weight = tied_weight
         self.bias = nn.Parameter(torch.zeros(tied_weight.size(0)))
 
@@ -297,7 +310,7 @@ class MaskedLM(nn.Module):
         super().__init__()
         self.sizes = sizes
         self.sentence_encoder = PrefixEncoder(sizes, dropout, attention_dropout)
-        self.lm_head = MaskedLMHead(sizes.embed_dim, self.sentence_encoder.embed_tokens.weight)
+        self.lm_head = MaskedLMHead(self.sentence_encoder.embed_tokens.weight, sizes.epsilon)
 
     def reset_parameters(self) -> None:
         """Initialise all weights as BERT does."""

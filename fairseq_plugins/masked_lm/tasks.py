@@ -4,12 +4,12 @@ import glob
 import logging
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, List
 
 import numpy as np
 from fairseq.tasks import register_task
 
-from ..common.data_bins import check_names, load_monolingual, split_names
+from ..common.data_bins import check_names, split_names
 from ..common.epoch_dataset import JoinedDataset
 from ..common.options import check_range, option
 from ..common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
@@ -58,8 +58,8 @@ class TLMPretrainingTask(SharedDictionaryTask):
 
         The number of a dataset (``stream``) seeds its noise together with the line.
         """
-        texts = [(pair, self.sides(split, pair)) for pair in self.pairs]
-        texts += [(language, [self._load_text(split, language)]) for language in self.languages]
+        texts = [(pair, self.sides(split, pair, epoch)) for pair in self.pairs]
+        texts += [(language, [self.text(split, language, epoch)]) for language in self.languages]
         cfg, datasets = self.cfg, []
         for stream, (name, sides) in enumerate(texts):
             masking = MaskingConfig(cfg.mask_prob, cfg.one_side_prob, cfg.seed, stream)
@@ -70,18 +70,14 @@ class TLMPretrainingTask(SharedDictionaryTask):
             datasets.append(dataset)
         self.datasets[split] = _InFileOrder(datasets, self.cfg.seed)
 
-    def _load_text(self, split: str, language: str) -> Any:
-        """Load a language's text: its own file, else its side of a pair.
-
-        The pairs are those of ``--pairs``, then all others in the data-bin.
-        """
-        prefix = self.prefix(split)
+    def pairs_with_text(self, prefix: str, language: str) -> List[str]:
+        """List the pairs of ``--pairs``, then all others in the data-bin that have the language."""
         files = sorted(glob.glob(f"{glob.escape(prefix)}.*-*.{glob.escape(language)}.idx"))
         pairs = list(self.pairs)
         for file in files:  # as train.en-de.de.idx
             name = os.path.basename(file).removeprefix(f"{os.path.basename(prefix)}.")
             pairs.append(name.removesuffix(f".{language}.idx"))
-        return load_monolingual(prefix, language, pairs, self.dictionary, "--monolingual")
+        return pairs
 
     def max_positions(self) -> int:
         """Return the longest input in tokens."""

@@ -2,31 +2,45 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel, register_model
 from omegaconf import II
 from torch import Tensor
 
-from ..checkpoints.layouts import size_options
+from ..checkpoints.fitting import FitOptions, fit_masked_lm
+from ..checkpoints.layouts import EPSILON_OPTION, size_options
 from ..checkpoints.loading import load
-from ..checkpoints.masked_lm import read_masked_lm
+from ..checkpoints.masked_lm import FAIRSEQ_EPSILON, has_head, read_masked_lm
 from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.tokenizers import tokenizer_entries
 from ..checkpoints.vocabulary import check_entries
-from ..common.options import USE_ITS_DICTIONARY, flag, option, register_architectures, sizes_of
+from ..common.fit_options import fit_options
+from ..common.options import (
+    EMBEDDING_POLICIES,
+    USE_ITS_DICTIONARY,
+    check_choices,
+    check_sizes,
+    embedding_mismatch_option,
+    flag,
+    option,
+    register_architectures,
+    sizes_of,
+    writable,
+)
 from .model import MaskedLM, MaskedLMSizes
 
 logger = logging.getLogger(__name__)
 
 SIZE_OPTIONS = size_options("encoder", "max_positions")
-"""Field of MaskedLMSizes -> option."""
+FIELD_OPTIONS = {**SIZE_OPTIONS, "epsilon": EPSILON_OPTION}
+"""Field of MaskedLMSizes -> option; the sizes, and all."""
 
 
 @dataclass
 class XLMRMaskedLMConfig(FairseqDataclass):
-    """Options of ``xlmr_mlm``. A size that is None takes the default of the architecture."""
+    """Options of ``xlmr_mlm``. A size that is None is the architecture's, else the file's."""
 
     encoder_layers: Optional[int] = option(None, "encoder layers")
     encoder_embed_dim: Optional[int] = option(None, "width C")
@@ -37,15 +51,25 @@ class XLMRMaskedLMConfig(FairseqDataclass):
     attention_dropout: float = option(0.1, "dropout on attention weights")
     init_from_mlm: Optional[str] = option(
         None,
-        "start from this masked LM (fairseq model.pt or Hugging Face folder) of the same sizes "
-        "and dictionary",
+        "start from this masked LM or encoder (fairseq model.pt or Hugging Face folder) of the "
+        "same dictionary; without a masked-LM head in the file, a new one is trained",
+    )
+    embedding_mismatch: EMBEDDING_POLICIES = embedding_mismatch_option()
+    layer_norm_epsilon: Optional[float] = option(
+        None, "epsilon of every layer norm (default: that of --init-from-mlm, else 1e-5)"
     )
     tokens_per_sample: int = II("task.tokens_per_sample")
 
 
 @register_model("xlmr_mlm", dataclass=XLMRMaskedLMConfig)
 class XLMRMaskedLMModel(BaseFairseqModel):
-    """Trainable masked LM, whose checkpoints have fairseq's XLM-R layout (``encoder.*``)."""
+    """Trainable masked LM, whose checkpoints have fairseq's XLM-R layout (``encoder.*``).
+
+    Attributes:
+        recorded_options: sizes and epsilon, which checkpoints must store.
+    """
+
+    recorded_options: Mapping[str, Any] = {}
 
     def __init__(self, sizes: MaskedLMSizes, dropout: float, attention_dropout: float):
         super().__init__()
@@ -60,44 +84,37 @@ class XLMRMaskedLMModel(BaseFairseqModel):
             ValueError: a size is missing or below 1, or the file has other sizes or another
                 dictionary.
         """
-        dictionary = task.source_dictionary
-        sizes = {size: getattr(cfg, name) for size, name in SIZE_OPTIONS.items()}
-        sizes["max_positions"] = cfg.max_positions or cfg.tokens_per_sample
-        for size, name in SIZE_OPTIONS.items():
-            if sizes[size] is None:
-                raise ValueError(
-                    f"{flag(name)} is needed, or an --arch that has it, such as xlmr_mlm_tiny"
-                )
-            if sizes[size] < 1:
-                raise ValueError(f"{flag(name)} must be at least 1; got {sizes[size]}")
-        lm_sizes = MaskedLMSizes(len(dictionary), **sizes, padding_idx=dictionary.pad())
-        model = cls(lm_sizes, cfg.dropout, cfg.attention_dropout)
+        check_choices(cfg, {"embedding_mismatch": EMBEDDING_POLICIES})
+        dictionary, origin = task.source_dictionary, f"--init-from-mlm {cfg.init_from_mlm}"
+        pretrained = None
         if cfg.init_from_mlm and not getattr(task, "from_checkpoint", False):
-            model.load_masked_lm(cfg.init_from_mlm, dictionary.symbols)
+            pretrained = _read_start(cfg, dictionary.symbols, origin)
+        _set_defaults(cfg, pretrained.sizes if pretrained else {})
+        sizes = {size: getattr(cfg, name) for size, name in FIELD_OPTIONS.items()}
+        lm_sizes = MaskedLMSizes(len(dictionary), padding_idx=dictionary.pad(), **sizes)
+        model = cls(lm_sizes, cfg.dropout, cfg.attention_dropout)
+        model.recorded_options = {name: sizes[size] for size, name in FIELD_OPTIONS.items()}
+        if pretrained:
+            model.load_masked_lm(pretrained, fit_options(cfg), origin)
         return model
 
-    def load_masked_lm(self, path: str, symbols: Sequence[str]) -> None:
-        """Load the weights of a pretrained masked LM.
+    def load_masked_lm(self, pretrained: PretrainedFile, options: FitOptions, origin: str) -> None:
+        """Load the weights of a pretrained masked LM; without a head in it, the new one stays.
 
         Args:
-            path: value of ``--init-from-mlm``.
-            symbols: entries of the data's dictionary, in the order of their rows.
+            pretrained: the masked LM, or an encoder without the head of one.
+            options: hold the policy for rows.
+            origin: option and path, for messages.
 
         Raises:
-            ValueError: the file has other sizes or another dictionary.
+            ValueError: the policy does not allow the file's number of rows.
         """
-        heads = self.encoder.sizes.heads
-        pretrained = read_masked_lm(path, heads=heads, label="--encoder-attention-heads")
-        for name, size in pretrained.sizes.items():
-            if size != getattr(self.encoder.sizes, name):
-                raise ValueError(
-                    f"--init-from-mlm {path} has {name} = {size}, this model "
-                    f"{getattr(self.encoder.sizes, name)}; valid: a masked LM of the sizes given "
-                    "by --arch and the command line, and of the data's dictionary"
-                )
-        _compare_dictionaries(pretrained, symbols, f"--init-from-mlm {path}")
-        load(self.encoder, pretrained.tensors)
-        logger.info("started from %s, fingerprint %s", path, pretrained.fingerprint)
+        fingerprint = pretrained.fingerprint
+        fit_masked_lm(pretrained, self.encoder, options, origin)
+        report = load(self.encoder, pretrained.tensors, allow_missing=(r"lm_head\..*",))
+        logger.info("%s: fingerprint %s, %s", origin, fingerprint, report.summary())
+        if not has_head(pretrained):
+            logger.warning("%s has no head of a masked LM: training starts with a new one", origin)
 
     def max_positions(self) -> int:
         """Return the longest input in tokens."""
@@ -124,6 +141,50 @@ class XLMRMaskedLMModel(BaseFairseqModel):
         return self.encoder(src_tokens, positions, masked_tokens), {}
 
 
+def _read_start(cfg: XLMRMaskedLMConfig, symbols: Sequence[str], origin: str) -> PretrainedFile:
+    """Read the file of ``--init-from-mlm``.
+
+    Args:
+        symbols: entries of the data's dictionary, in the order of their rows.
+        origin: option and path, for messages.
+
+    Raises:
+        ValueError: the file has another size than the options that are set, or another dictionary.
+    """
+    label = "--encoder-attention-heads"
+    pretrained = read_masked_lm(
+        str(cfg.init_from_mlm), cfg.encoder_attention_heads, label, needs_head=False
+    )
+    sizes = {option: pretrained.sizes[size] for size, option in SIZE_OPTIONS.items()}
+    remedy = "; --arch xlmr_mlm takes every size from the file"
+    check_sizes(sizes, cfg, origin, remedy)
+    _compare_dictionaries(pretrained, symbols, origin)
+    return pretrained
+
+
+def _set_defaults(cfg: XLMRMaskedLMConfig, file_sizes: Mapping[str, Any]) -> None:
+    """Set the options that are None: sizes and epsilon to the file's, else to their defaults.
+
+    Args:
+        file_sizes: sizes of the file of ``--init-from-mlm``; empty without one.
+
+    Raises:
+        ValueError: a size is missing or below 1.
+    """
+    defaults = {"max_positions": cfg.tokens_per_sample, "epsilon": FAIRSEQ_EPSILON, **file_sizes}
+    for size, name in FIELD_OPTIONS.items():
+        if getattr(cfg, name) is None:
+            with writable(cfg):
+                setattr(cfg, name, defaults.get(size))
+    for name in SIZE_OPTIONS.values():
+        setting = getattr(cfg, name)
+        if setting is None:
+            advice = "or an --arch that has it, such as xlmr_mlm_tiny, or --init-from-mlm"
+            raise ValueError(f"{flag(name)} is needed, {advice}")
+        if setting < 1:
+            raise ValueError(f"{flag(name)} must be at least 1; got {setting}")
+
+
 def _compare_dictionaries(pretrained: PretrainedFile, symbols: Sequence[str], origin: str) -> None:
     """Raise ValueError for the first row where a masked LM's entry is not the data's symbol.
 
@@ -131,19 +192,17 @@ def _compare_dictionaries(pretrained: PretrainedFile, symbols: Sequence[str], or
     Without either, a note is logged.
     """
     entries: Sequence[str] = pretrained.entries
-    place = "the dict.txt beside it"
     if not entries and pretrained.checkpoint.is_folder:
-        folder, rows = pretrained.checkpoint.folder, len(symbols)
+        folder, rows = pretrained.checkpoint.folder, pretrained.sizes["vocab_size"]
         entries = tokenizer_entries(folder, None, rows) or ()
-        place = "its tokenizer"
     if not entries:
         logger.info("%s: names no entries; only the number of rows was compared", origin)
-    # A row that the tokenizer does not name is called madeupword…: any symbol may stand there.
+    # An index that the tokenizer skips is called madeupword…: any symbol may stand there.
     entries = [
         symbol if entry.startswith("madeupword") else entry
         for entry, symbol in zip(entries, symbols)
     ]
-    check_entries(entries, symbols, origin, place, USE_ITS_DICTIONARY)
+    check_entries(entries, symbols, origin, "the vocabulary beside it", USE_ITS_DICTIONARY)
 
 
 ARCHITECTURES = {

@@ -1,4 +1,4 @@
-"""Cross-domain similarity local scaling (CSLS) of two vocabularies, in blocks.
+"""The nearest words of two vocabularies, by the product of their vectors or by CSLS, in blocks.
 
 Shape letters of this file: M and N words of the two sides, C width, K ranks.
 """
@@ -18,7 +18,7 @@ class Ranked(NamedTuple):
     """The best partners of each word, the best first."""
 
     places: Tensor  # (M, K) int64, words of the other side
-    scores: Tensor  # (M, K) CSLS
+    scores: Tensor  # (M, K) products or CSLS
 
 
 class Certainty(NamedTuple):
@@ -30,7 +30,7 @@ class Certainty(NamedTuple):
 
 
 class _Scores(NamedTuple):
-    """Cosines of some words with some of the other side, less half of the latter's means."""
+    """Products of some words with some of the other side; CSLS takes off half of its means."""
 
     side: int  # 0 or 1, side of the words
     rows: slice  # the words
@@ -38,7 +38,71 @@ class _Scores(NamedTuple):
     scores: Tensor  # (rows, words of the other side)
 
 
-class Csls:
+class Products:
+    """Dot products of all pairs.
+
+    Args:
+        x, y: (M, C) and (N, C); of rows of length 1 the products are cosines.
+        block, workspace: see :class:`.neighbours.Similarities`.
+
+    Source: CSR III-B, "the dot product distance of the corresponding embedding pair".
+    """
+
+    def __init__(
+        self, x: Tensor, y: Tensor, block: int = BLOCK, workspace: Optional[Workspace] = None
+    ):
+        self.similarities = Similarities(x, y, block, workspace)
+
+    def ranked(self, depth: int) -> Tuple[Ranked, Ranked]:
+        """Find the ``depth`` best partners of each word of both sides; fewer on a smaller side."""
+        if depth < 1:
+            raise ValueError(f"--top must be at least 1; got {depth}")
+        sides = []
+        for chunks in self._find_best(lambda side, rows: depth):
+            places = torch.cat([chunk.places for chunk in chunks])
+            sides.append(Ranked(places, torch.cat([chunk.scores for chunk in chunks])))
+        return sides[0], sides[1]
+
+    def _find_best(self, depth: Callable[[int, slice], int]) -> Tuple[List[Ranked], List[Ranked]]:
+        """Find the best partners of each chunk of words of both sides.
+
+        CSLS's scores lack the mean of the words themselves, which does not change the order.
+
+        Args:
+            depth: (side, words) -> number of partners of each word.
+        """
+        best: Tuple[Dict[int, Ranked], Dict[int, Ranked]] = ({}, {})
+        for side, rows, first, scores in self._score_chunks():
+            count = depth(side, rows)
+            ranked = _rank(scores, count)
+            ranked = Ranked(ranked.places + first, ranked.scores)
+            earlier = best[side].get(rows.start)
+            if earlier is not None:
+                ranked = _merge(earlier, ranked, count)
+            best[side][rows.start] = ranked
+        forward, backward = ([chunks[start] for start in sorted(chunks)] for chunks in best)
+        return forward, backward
+
+    def _score_chunks(self) -> Iterator[_Scores]:
+        """Score the words of both sides, block by block."""
+        for block in self.similarities:
+            yield from self._score_rows(0, block.rows, block.columns, block.cosines)
+            yield from self._score_rows(1, block.columns, block.rows, block.transposed)
+
+    def _score_rows(
+        self, side: int, words: slice, partners: slice, products: Tensor
+    ) -> Iterator[_Scores]:
+        for rows, chunk in row_chunks(products):
+            chunk_words = slice(words.start + rows.start, words.start + rows.stop)
+            scores = self._adjust(chunk, side, partners)
+            yield _Scores(side, chunk_words, partners.start, scores)
+
+    def _adjust(self, products: Tensor, side: int, partners: slice) -> Tensor:
+        """Return the scores of products of words of a side with partners of the other."""
+        return products
+
+
+class Csls(Products):
     """CSLS of all pairs: twice the cosine, less each word's mean cosine with its nearest words.
 
     Args:
@@ -59,21 +123,18 @@ class Csls:
     ):
         if neighbours < 1:
             raise ValueError(f"--neighbours must be at least 1; got {neighbours}")
-        self.similarities = Similarities(x, y, block, workspace)
+        super().__init__(x, y, block, workspace)
         near = nearest_similarities(self.similarities, min(neighbours, len(x), len(y)))
         self.means = [cosines.mean(1) for cosines in near]  # r_T of each x, r_S of each y
         self.objective = float((near[0][:, 0].mean() + near[1][:, 0].mean()) / 2)
 
     def ranked(self, depth: int) -> Tuple[Ranked, Ranked]:
         """Find the ``depth`` best partners of each word of both sides; fewer on a smaller side."""
-        if depth < 1:
-            raise ValueError(f"--top must be at least 1; got {depth}")
-        sides = []
-        for chunks, means in zip(self._find_best(lambda side, rows: depth), self.means):
-            places = torch.cat([chunk.places for chunk in chunks])
-            scores = torch.cat([chunk.scores for chunk in chunks])
-            sides.append(Ranked(places, 2 * scores - means[:, None]))
-        return sides[0], sides[1]
+        forward, backward = (
+            Ranked(side.places, 2 * side.scores - means[:, None])
+            for side, means in zip(super().ranked(depth), self.means)
+        )
+        return forward, backward
 
     def partners(self, ranks: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
         """Find a partner of each word of both sides.
@@ -116,39 +177,9 @@ class Csls:
             gaps.append(ranked.scores[:, 0] - ranked.scores[:, -1])
         return Certainty(mutual / total, float(torch.cat(gaps).mean()), self.objective)
 
-    def _find_best(self, depth: Callable[[int, slice], int]) -> Tuple[List[Ranked], List[Ranked]]:
-        """Find the best partners of each chunk of words of both sides.
-
-        Their scores lack the mean of the words themselves, which does not change the order.
-
-        Args:
-            depth: (side, words) -> number of partners of each word.
-        """
-        best: Tuple[Dict[int, Ranked], Dict[int, Ranked]] = ({}, {})
-        for side, rows, first, scores in self._score_chunks():
-            count = depth(side, rows)
-            ranked = _rank(scores, count)
-            ranked = Ranked(ranked.places + first, ranked.scores)
-            earlier = best[side].get(rows.start)
-            if earlier is not None:
-                ranked = _merge(earlier, ranked, count)
-            best[side][rows.start] = ranked
-        forward, backward = ([chunks[start] for start in sorted(chunks)] for chunks in best)
-        return forward, backward
-
-    def _score_chunks(self) -> Iterator[_Scores]:
-        """Score the words of both sides, block by block."""
-        for block in self.similarities:
-            yield from self._score_rows(0, block.rows, block.columns, block.cosines)
-            yield from self._score_rows(1, block.columns, block.rows, block.transposed)
-
-    def _score_rows(
-        self, side: int, words: slice, partners: slice, cosines: Tensor
-    ) -> Iterator[_Scores]:
-        crowding = self.means[1 - side][partners] / 2
-        for rows, chunk in row_chunks(cosines):
-            chunk_words = slice(words.start + rows.start, words.start + rows.stop)
-            yield _Scores(side, chunk_words, partners.start, chunk - crowding)
+    def _adjust(self, products: Tensor, side: int, partners: slice) -> Tensor:
+        """Take off half of the mean cosine of each partner."""
+        return products - self.means[1 - side][partners] / 2
 
 
 def _rank(scores: Tensor, count: int) -> Ranked:

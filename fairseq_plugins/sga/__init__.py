@@ -8,6 +8,7 @@ Read beside the paper, in this order::
     criterion.py   4.5       Eq. 7, summed and logged
     decoding.py    4.4       the alignment's best path, then denoising until nothing changes
     state.py       5.1       the frozen model's file; what a checkpoint holds
+    target_rows.py           a target dictionary with some of the masked LM's entries
     tasks.py       5.1       ``sga_translation``
     many_pairs.py  5.4       the same prompts for many pairs
     variants.py    start of a run: ``SGA.build_model`` looks up the blank, reads the frozen model

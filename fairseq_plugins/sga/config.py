@@ -20,6 +20,10 @@ CRITERIONS = {"ctc": "sga_ctc", "dag": "sga_dag", "mask_predict": "sga_mask_pred
 """--alignment of the model -> the criterion that trains it."""
 
 ALIGNMENTS: Any = ChoiceEnum(list(CRITERIONS))
+GUIDANCE_STARTS: Any = ChoiceEnum(["xavier", "tlm"])
+SLOT_POSITIONS: Any = ChoiceEnum(["restart", "continue"])
+ROW_POLICIES: Any = ChoiceEnum(["error", "truncate"])
+"""What to do with a file of more rows; new rows would stay random, for they are frozen."""
 
 
 # ---- Model. ----
@@ -31,9 +35,14 @@ class SGAConfig(FairseqDataclass):
 
     pretrained_mlm: Optional[str] = option(
         None,
-        "path of the frozen masked LM: a fairseq XLM-R / InfoXLM model.pt, or a Hugging Face "
-        "XLM-RoBERTa folder. When decoding, another place is given with "
-        "--model-overrides \"{'pretrained_mlm': 'PATH'}\"",
+        "path of the frozen masked LM: a fairseq model.pt (XLM-R, InfoXLM, xlmr_mlm), or a Hugging "
+        "Face folder of the shape of XLM-R, BERT or MiniLM. When decoding, another place is given "
+        "with --model-overrides \"{'pretrained_mlm': 'PATH'}\"",
+    )
+    embedding_mismatch: ROW_POLICIES = option(
+        "error",
+        "where the pretrained file has more rows than the dictionary has entries: error; truncate "
+        "= the file's rows beyond the dictionary's are left out",
     )
     prompt_length: Optional[int] = option(
         None, "P, key and value prompts per layer and unit; the paper has 128, sga_tiny 32"
@@ -68,6 +77,16 @@ class SGAConfig(FairseqDataclass):
     no_denoising: bool = option(
         False, "two units only: the paper's 'w/o denoising', a training run of its own"
     )
+    guidance_start: GUIDANCE_STARTS = option(
+        "xavier",
+        "start of the semantic guidance: xavier, random W_K and W_V as in the paper; tlm, zero W_K "
+        "and W_V beside the frozen layers' own keys and values of the source",
+    )
+    slot_positions: SLOT_POSITIONS = option(
+        "restart",
+        "positions of the slots: restart at the first, as in the paper, or continue after the "
+        "source's (which leaves room for shorter sources)",
+    )
     fill_blanks: bool = option(
         False, "the denoiser reads the best piece instead of the blank, as in the authors' code"
     )
@@ -88,6 +107,9 @@ class SGAConfig(FairseqDataclass):
     )
     max_positions: Optional[int] = option(
         None, "positions that the pretrained model must have; XLM-R has 512"
+    )
+    layer_norm_epsilon: Optional[float] = option(
+        None, "epsilon of layer norms that the pretrained model must have; XLM-R has 1e-5"
     )
 
 
@@ -125,7 +147,7 @@ class SGACTCConfig(FairseqDataclass):
     denoise_noise_mix: str = option(
         "blank=0.4,random=0.3,sentence=0.3",
         "shares of the noise: blank (deletion), random piece, sentence (another token of it), "
-        "repeat, mask",
+        "repeat, mask; or a name: paper = blank=0.5,repeat=0.5, authors = the default",
     )
     denoise_unroll: int = option(1, "denoising steps that are trained, at least 1")
     ctc_chunk_size: int = option(

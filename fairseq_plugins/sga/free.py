@@ -186,8 +186,15 @@ class FreeSGAModel(TokenAlignmentModel):
 
     alignment = "mask_predict"
 
-    def __init__(self, frozen: Frozen, cfg: Any, blank: int, mask: int):
-        super().__init__(frozen, cfg, blank, mask)
+    def __init__(
+        self,
+        frozen: Frozen,
+        cfg: Any,
+        blank: int,
+        mask: int,
+        target_rows: Optional[Tensor] = None,
+    ):
+        super().__init__(frozen, cfg, blank, mask, target_rows)
         sizes = self.masked_lm.sizes
         self.copies = cfg.ctc_upsample
         longest = sizes.max_positions
@@ -206,9 +213,9 @@ class FreeSGAModel(TokenAlignmentModel):
 
     def encode(self, src_tokens: Tensor) -> FreeGuidance:
         """Compute semantic guidance (Eq. 1 and 2) and lengths. src_tokens: (B, S) int64."""
-        layers, padding_mask = self.encoder_states(src_tokens)
-        guidance = self.guide(layers, padding_mask)
-        length_log_probs = self.length_predictor(layers[-1], padding_mask)  # B N
+        states, padding_mask = self.encoder_states(src_tokens)
+        guidance = self.guide(states, padding_mask)
+        length_log_probs = self.length_predictor(states[-1], padding_mask)  # B N
         return FreeGuidance(guidance.prefix, padding_mask, length_log_probs)
 
     def fill_masks(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
-from fairseq import utils
 from fairseq.data import ConcatDataset, Dictionary, data_utils
 from fairseq.logging import metrics
 from fairseq.tasks import register_task
@@ -15,6 +14,7 @@ from omegaconf import II
 from ..common.data_bins import check_dictionaries, split_pair
 from ..common.options import check_range, option
 from ..common.sampling import TemperatureDataset, TemperatureSchedule
+from ..common.shards import split_folders
 from ..compat.own_runs import temporary_options
 from ..compat.validation import BLEU_SUMS, bleu_of, log_bleu
 from .state import PAIRS, check_same_pairs
@@ -57,7 +57,7 @@ class SGATranslationMultiTask(SGATranslationTask):
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "SGATranslationMultiTask":
-        """Check the options and read the dictionary, which must be that of every language."""
+        """Check the options and read the dictionaries: one for all sources, one for all targets."""
         pairs = parse_pairs(cfg.lang_pairs)
         if (cfg.source_lang is None) != (cfg.target_lang is None):
             raise ValueError(
@@ -76,10 +76,11 @@ class SGATranslationMultiTask(SGATranslationTask):
         with temporary_options(cfg, source_lang=source, target_lang=target):
             task: SGATranslationMultiTask = super().setup_task(cfg, **kwargs)
         task.pairs = pairs
-        folder = utils.split_paths(cfg.data)[0]
-        origin = os.path.join(folder, f"dict.{source}.txt")
-        languages = sorted({language for pair in pairs for language in pair})
-        check_dictionaries(folder, languages, Dictionary.load(origin), origin)
+        folder = split_folders(cfg.data)[0]
+        for side, language in enumerate((source, target)):
+            origin = os.path.join(folder, f"dict.{language}.txt")
+            languages = sorted({pair[side] for pair in pairs})
+            check_dictionaries(folder, languages, Dictionary.load(origin), origin)
         return task
 
     def pairs_in_use(self) -> List[str]:

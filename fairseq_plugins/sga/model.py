@@ -8,7 +8,7 @@ says which class each ``--alignment`` builds.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from ..ops.ctc import BestPath, linear_ctc_with_best
 from ..ops.linear import Linear
 from ..ops.masks import lengths_to_padding_mask
 from .config import SGAConfig
+from .target_rows import TargetRows, select_again
 
 Corruption = Callable[[Tensor, Tensor], Tensor]
 """(tokens (B, T), slots (B,)) -> noisy tokens (B, T)."""
@@ -68,7 +69,19 @@ class SemanticProjection(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
-    def forward(self, hidden: Tensor) -> Tuple[Tensor, Tensor]:
+    def forward(self, states: Sequence[Tensor], layers: nn.ModuleList) -> Prefix:
+        """Compute K_s and V_s of every layer: W_K h^l and W_V h^l.
+
+        Args:
+            states: h^0 .. h^L of the encoder unit, each (B, S, C); h^0 is the embedding's output.
+            layers: layers of the frozen model, which ``tlm_start.py`` reads.
+
+        Returns:
+            One (keys, values) pair per layer, each (B, H, S, C / H).
+        """
+        return [self.project(hidden) for hidden in states[1:]]
+
+    def project(self, hidden: Tensor) -> Tuple[Tensor, Tensor]:
         """Project a layer's output (B, S, C) to keys and values, each (B, H, S, C / H)."""
         keys, values = self.key(hidden), self.value(hidden)  # B S C
         return split_heads(keys, self.heads), split_heads(values, self.heads)
@@ -89,6 +102,10 @@ class Guidance:
         ]
         return replace(self, prefix=prefix, padding_mask=self.padding_mask.index_select(0, rows))
 
+    def source_lengths(self) -> Tensor:
+        """Count the tokens of each source. Returns (B, 1) int64."""
+        return (~self.padding_mask).sum(1, keepdim=True)
+
 
 # ---- The model. ----
 
@@ -104,22 +121,40 @@ class SGAModel(SlotModel):
     Args:
         frozen: the masked LM.
         cfg: options that obey the rules of ``config.py``.
-        blank, mask: ids of the CTC blank and of ``<mask>``, looked up in
+        blank, mask: ids of the CTC blank and of ``<mask>`` in the target dictionary, looked up in
             ``variants.SGA.build_model``.
+        target_rows: (V',) int64, row of the masked LM for each entry of the target dictionary; None
+            = the target has the masked LM's dictionary.
+
+    Attributes:
+        recorded_options: sizes and epsilon of the masked LM, which checkpoints must store.
 
     Source: SGA sections 4.1 to 4.5.
     """
 
     alignment = "ctc"
+    recorded_options: Mapping[str, Any] = {}
 
-    def __init__(self, frozen: Frozen, cfg: SGAConfig, blank: int, mask: int):
+    def __init__(
+        self,
+        frozen: Frozen,
+        cfg: SGAConfig,
+        blank: int,
+        mask: int,
+        target_rows: Optional[Tensor] = None,
+    ):
         super().__init__()
         self.frozen = frozen
+        self.target_rows: Optional[TargetRows] = None
+        if target_rows is not None:
+            self.target_rows = TargetRows(target_rows, self.masked_lm)
+            self.register_load_state_dict_post_hook(select_again)
         self.blank, self.mask = blank, mask
         self.upsample = cfg.ctc_upsample
         self.fill_blanks, self.blank_bias = cfg.fill_blanks, cfg.ctc_blank_bias
         sizes = self.masked_lm.sizes
         self.semantic = SemanticProjection(sizes.embed_dim, sizes.heads)
+        self.continues_positions = str(cfg.slot_positions) == "continue"
         self.encoder_prompts = make_prompts(cfg, sizes)  # theta_s
         self.alignment_prompts = make_prompts(cfg, sizes)  # theta_a
         self.denoiser_prompts = None if cfg.no_denoising else make_prompts(cfg, sizes)  # theta_d
@@ -128,24 +163,25 @@ class SGAModel(SlotModel):
 
     def encode(self, src_tokens: Tensor) -> Guidance:
         """Compute the semantic guidance of sources. src_tokens: (B, S) int64."""
-        layers, padding_mask = self.encoder_states(src_tokens)
-        return self.guide(layers, padding_mask)
+        states, padding_mask = self.encoder_states(src_tokens)
+        return self.guide(states, padding_mask)
 
     def encoder_states(self, src_tokens: Tensor) -> Tuple[List[Tensor], Tensor]:
         """Run the encoder unit (Eq. 1).
 
         Returns:
-            The layers' outputs h_s^1 .. h_s^L, (B, S, C) each, and (B, S) bool, True = padding.
+            The states h_s^0 .. h_s^L, (B, S, C) each, and (B, S) bool, True = padding.
         """
         encoder = self.masked_lm.sentence_encoder
-        layers = encoder(
+        states = encoder.states(
             src_tokens, prefix=self.encoder_prompts(), updates=self.encoder_prompts.updates()
         )
-        return layers, src_tokens.eq(encoder.padding_idx)
+        return states, src_tokens.eq(encoder.padding_idx)
 
-    def guide(self, layers: List[Tensor], padding_mask: Tensor) -> Guidance:
+    def guide(self, states: List[Tensor], padding_mask: Tensor) -> Guidance:
         """Project every layer's output by W_K and W_V (Eq. 2)."""
-        return Guidance([self.semantic(hidden) for hidden in layers], padding_mask)
+        layers = self.masked_lm.sentence_encoder.layers
+        return Guidance(self.semantic(states, layers), padding_mask)
 
     # ---- Eq. 3 and 4: alignment. ----
 
@@ -186,7 +222,7 @@ class SGAModel(SlotModel):
         """Run the frozen masked LM on slots with [semantic, prompt] keys and values (Eq. 3 and 5).
 
         Args:
-            tokens: (B, T) int64, contents of the slots.
+            tokens: (B, T) int64, contents of the slots, ids of the target dictionary.
             slots: (B,) int64, slots of each sentence.
             prompts: theta of the alignment or the denoiser unit.
             guidance: of the encoder unit; source padding is masked.
@@ -197,19 +233,34 @@ class SGAModel(SlotModel):
         theta = join_prefixes(guidance.prefix, prompts())  # per layer: B H S+P C/H
         prompt_mask = guidance.padding_mask.new_zeros(tokens.size(0), prompts.key.size(1))  # B P
         theta_mask = torch.cat([guidance.padding_mask, prompt_mask], dim=1)  # B S+P
-        # Positions count slots, not tokens: the blank may be any symbol, even <pad>.
         padding = lengths_to_padding_mask(slots, tokens.size(1), tokens.device)  # B T
-        padding_idx = self.masked_lm.sizes.padding_idx
-        positions = torch.arange(tokens.size(1), device=tokens.device) + padding_idx + 1  # T
         layers = self.masked_lm.sentence_encoder(
-            tokens,
+            tokens if self.target_rows is None else self.target_rows(tokens),
             prefix=theta,
             prefix_padding_mask=theta_mask,
-            positions=positions.expand_as(tokens).masked_fill(padding, padding_idx),
+            positions=self.slot_positions(padding, guidance),
             padding_mask=padding,
             updates=prompts.updates(),
         )
         return layers[-1]  # B T C
+
+    def slot_positions(self, padding_mask: Tensor, guidance: Guidance) -> Tensor:
+        """Count the slots' positions from the first, or after the source's.
+
+        They count slots, not tokens: the blank may be any symbol, even ``<pad>``.
+
+        Args:
+            padding_mask: (B, T) bool, True = no slot.
+            guidance: of the encoder unit.
+
+        Returns:
+            (B, T) int64, rows of the table of positions.
+        """
+        padding_idx = self.masked_lm.sizes.padding_idx
+        first = guidance.source_lengths() if self.continues_positions else 0  # B 1
+        slots = torch.arange(padding_mask.size(1), device=padding_mask.device)  # T
+        positions = (first + slots + padding_idx + 1).expand_as(padding_mask)
+        return positions.masked_fill(padding_mask, padding_idx)
 
     # ---- Eq. 7: losses. ----
 
@@ -302,10 +353,13 @@ class SGAModel(SlotModel):
 
     @property
     def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
-        """Weight (V, C) and bias (V,) of the output projection."""
+        """Weight (V, C) and bias (V,) of the output projection; V entries of the target."""
+        if self.target_rows is not None:
+            return self.target_rows.weight, self.target_rows.bias
         return self.masked_lm.output_weight, self.masked_lm.output_bias
 
     def max_positions(self) -> Tuple[int, int]:
         """Return the longest source whose slots fit into the positions, and the longest target."""
         positions = self.masked_lm.sizes.max_positions
-        return positions // self.upsample, positions
+        per_token = self.upsample + 1 if self.continues_positions else self.upsample
+        return positions // per_token, positions

@@ -13,6 +13,11 @@ sentence; repeat: a copy of the slot to the left (repetition); mask: ``<mask>``,
 is trained."""
 
 
+MIXES = {"paper": "blank=0.5,repeat=0.5", "authors": "blank=0.4,random=0.3,sentence=0.3"}
+"""Named mixes. paper: random deletion or repetition, whose shares section 4.4 does not state;
+authors: the mix of the authors' code."""
+
+
 class SlotAlphabet(NamedTuple):
     """Ids that noise may write: the blank, pieces from ``first_piece`` on, and ``<mask>``."""
 
@@ -22,12 +27,12 @@ class SlotAlphabet(NamedTuple):
 
 
 def parse_noise_mix(text: str) -> Dict[str, float]:
-    """Read ``blank=0.4,random=0.3,sentence=0.3`` into shares that sum to one.
+    """Read ``blank=0.4,random=0.3,sentence=0.3``, or a name, into shares that sum to one.
 
     Raises ValueError for any other form.
     """
     mix: Dict[str, float] = {}
-    for part in text.split(","):
+    for part in MIXES.get(text.strip(), text).split(","):
         kind, _, share = part.strip().partition("=")
         if kind in mix:
             raise ValueError(f"--denoise-noise-mix names {kind} twice; got {text!r}")
@@ -35,7 +40,8 @@ def parse_noise_mix(text: str) -> Dict[str, float]:
             mix[kind] = float(share)
         except ValueError:
             raise ValueError(
-                f"--denoise-noise-mix must look like blank=0.4,random=0.6; got {part!r}"
+                f"--denoise-noise-mix must be {' or '.join(MIXES)}, or look like "
+                f"blank=0.4,random=0.6; got {part!r}"
             ) from None
         if kind not in KINDS or not 0 <= mix[kind] < float("inf"):
             raise ValueError(

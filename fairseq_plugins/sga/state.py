@@ -4,9 +4,10 @@ A checkpoint holds the trained part and the fingerprint of the frozen masked LM 
 writes and compares it), the sizes of that model among its options, and the language pairs that the
 prompts were trained on. With ``--save-full-model`` it holds the frozen weights too.
 
-What does not fit is refused, never cut: a pretrained file whose rows are not the dictionary's
-(:func:`check_dictionary`), a checkpoint of another frozen model (by its fingerprint), and frozen
-weights of other shapes in a checkpoint (both ``common.frozen``).
+What does not fit is refused: a pretrained file with other entries than the dictionary
+(:func:`check_dictionary`) or, without ``--embedding-mismatch truncate``, with more rows; a
+checkpoint of another frozen model (by its fingerprint), and frozen weights of other shapes in a
+checkpoint (both ``common.frozen``).
 """
 
 import logging
@@ -15,10 +16,13 @@ from typing import Any, Dict, List, Optional
 import torch
 from fairseq.data import Dictionary
 
+from ..checkpoints.fitting import fit_masked_lm
+from ..checkpoints.layouts import EPSILON_OPTION, PADDING_IDX
 from ..checkpoints.loading import load
-from ..checkpoints.masked_lm import read_masked_lm
+from ..checkpoints.masked_lm import FAIRSEQ_EPSILON, has_head, read_masked_lm
 from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.vocabulary import MASK, check_entries
+from ..common.fit_options import fit_options
 from ..common.frozen import Frozen
 from ..common.options import USE_ITS_DICTIONARY, check_sizes, frozen_path, writable
 from ..masked_lm.model import MaskedLM, MaskedLMSizes
@@ -36,7 +40,9 @@ PAIRS = "trained_pairs"
 def build_frozen(cfg: SGAConfig, dictionary: Dictionary) -> Frozen:
     """Read the frozen masked LM, on the CPU in float32; see :func:`read_pretrained`."""
     pretrained = read_pretrained(cfg, dictionary)
-    module = MaskedLM(MaskedLMSizes(**pretrained.sizes), cfg.frozen_dropout, cfg.frozen_dropout)
+    sizes = MaskedLMSizes(**{**pretrained.sizes, "vocab_size": len(dictionary)})
+    module = MaskedLM(sizes, cfg.frozen_dropout, cfg.frozen_dropout)
+    fit_masked_lm(pretrained, module, fit_options(cfg), f"--pretrained-mlm {cfg.pretrained_mlm}")
     load(module, pretrained.tensors)
     logger.info(
         "frozen masked LM %s: %s, fingerprint %s",
@@ -69,8 +75,9 @@ def build_empty(cfg: SGAConfig, dictionary: Dictionary) -> Frozen:
             f"--save-full-model checkpoint without {', '.join(missing)}: it was not written by "
             "this package"
         )
+    epsilon = cfg.layer_norm_epsilon or FAIRSEQ_EPSILON  # which older checkpoints do not record
     module = MaskedLM(
-        MaskedLMSizes(vocab_size=len(dictionary), padding_idx=dictionary.pad(), **sizes)
+        MaskedLMSizes(len(dictionary), padding_idx=dictionary.pad(), epsilon=epsilon, **sizes)
     )
     for parameter in module.parameters():
         torch.nn.init.zeros_(parameter)
@@ -79,12 +86,18 @@ def build_empty(cfg: SGAConfig, dictionary: Dictionary) -> Frozen:
     )
 
 
-def record_sizes(cfg: SGAConfig, frozen: Frozen) -> None:
-    """Write the sizes into the options, so that a checkpoint tells which model it needs."""
-    sizes: Any = frozen.module.sizes
+def record_sizes(cfg: SGAConfig, frozen: Frozen) -> Dict[str, Any]:
+    """Write the sizes into the options, so that a checkpoint tells which model it needs.
+
+    Returns:
+        option -> value of what was written.
+    """
+    fields = {**SIZE_OPTIONS, "epsilon": EPSILON_OPTION}
+    recorded = {name: getattr(frozen.module.sizes, field) for field, name in fields.items()}
     with writable(cfg):
-        for name, option in SIZE_OPTIONS.items():
-            setattr(cfg, option, getattr(sizes, name))
+        for name, setting in recorded.items():
+            setattr(cfg, name, setting)
+    return recorded
 
 
 def read_pretrained(cfg: Any, dictionary: Dictionary) -> PretrainedFile:
@@ -98,13 +111,20 @@ def read_pretrained(cfg: Any, dictionary: Dictionary) -> PretrainedFile:
         ValueError: no file, or its sizes or dictionary do not match.
     """
     path = frozen_path(
-        cfg, "pretrained_mlm", "a fairseq XLM-R model.pt or a Hugging Face XLM-RoBERTa folder"
+        cfg, "pretrained_mlm", "a fairseq XLM-R model.pt or the Hugging Face folder of a masked LM"
     )
     origin = f"--pretrained-mlm {path}"
     pretrained = read_masked_lm(
-        path, heads=cfg.encoder_attention_heads, label="--encoder-attention-heads"
+        path, cfg.encoder_attention_heads, "--encoder-attention-heads", needs_head=False
     )
+    if not has_head(pretrained):
+        raise ValueError(
+            f"{origin} is an encoder without the head of a masked LM, which SGA needs; train one "
+            "with fairseq-train DATA --task tlm_pretraining --criterion masked_lm --arch xlmr_mlm "
+            f"--init-from-mlm {path} …, and give its checkpoint"
+        )
     sizes = {option: pretrained.sizes[name] for name, option in SIZE_OPTIONS.items()}
+    sizes[EPSILON_OPTION] = pretrained.sizes["epsilon"]
     check_sizes(
         sizes,
         cfg,
@@ -116,9 +136,9 @@ def read_pretrained(cfg: Any, dictionary: Dictionary) -> PretrainedFile:
 
 
 def check_dictionary(pretrained: PretrainedFile, dictionary: Dictionary, origin: str) -> None:
-    """Raise ValueError if rows, special symbols or entries differ from the dictionary's."""
+    """Raise ValueError if special symbols or entries differ from the dictionary's, or rows lack."""
     rows = pretrained.sizes["vocab_size"]
-    if len(dictionary) != rows:
+    if len(dictionary) > rows:
         raise ValueError(
             f"dictionary has {len(dictionary)} entries (<s>, <pad>, </s>, <unk> and <mask> "
             f"counted), but {origin} has {rows} rows; run fairseq-preprocess with the model's own "
@@ -131,7 +151,7 @@ def check_dictionary(pretrained: PretrainedFile, dictionary: Dictionary, origin:
         dictionary.unk(),
         dictionary.index(MASK),
     )
-    expected = (0, pretrained.padding_idx, 2, 3, pretrained.mask_row)
+    expected = (0, PADDING_IDX, 2, 3, pretrained.mask_row)
     if specials != expected:
         raise ValueError(
             f"special symbols <s>, <pad>, </s>, <unk>, <mask> have ids {specials} in the "
@@ -139,12 +159,16 @@ def check_dictionary(pretrained: PretrainedFile, dictionary: Dictionary, origin:
         )
     if not pretrained.entries:
         logger.warning(
-            "%s: no dict.txt beside it: only the number of entries and the special symbols are "
+            "%s: no vocabulary beside it: only the number of entries and the special symbols are "
             "checked",
             origin,
         )
     check_entries(
-        pretrained.entries, dictionary.symbols, origin, "the dict.txt beside it", USE_ITS_DICTIONARY
+        pretrained.entries,
+        dictionary.symbols,
+        origin,
+        "the vocabulary beside it",
+        USE_ITS_DICTIONARY,
     )
 
 

@@ -6,7 +6,6 @@ from typing import Any, Dict, List, Optional
 
 import numpy as np
 import torch
-from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, PrependTokenDataset
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.modules.fairseq_dropout import FairseqDropout
@@ -16,20 +15,23 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from ..common.data_bins import BinSide, refuse_empty
 from ..common.options import check_rules, flag
 from ..common.own_run import OwnRun
+from ..common.shards import check_pair_folders, split_folders, take_turn
 from ..compat.own_runs import temporary_options
 from ..compat.stored_models import drop_retired
 from ..ops.masks import SOURCE_LENGTHS, TARGET_LENGTHS, source_lengths, target_lengths
 from .decoding import SGAGenerator
 from .state import PAIRS, check_decoded_pairs, check_same_pairs
+from .target_rows import find_target_rows
 from .variants import JOINED_DECODING_RULES, JoinedTranslationConfig, build_generator
 
 
 @register_task("sga_translation", dataclass=JoinedTranslationConfig)
 class SGATranslationTask(OwnRun, TranslationTask):
-    """Translation for a frozen masked LM: one dictionary for both sides, ``<s>`` before the source.
+    """Translation for a frozen masked LM: its dictionary, and ``<s>`` before the source.
 
     The data-bin is stock: ``fairseq-preprocess --srcdict dict.txt --tgtdict dict.txt`` with the
-    masked LM's ``dict.txt``, to which the task adds ``<mask>``.
+    masked LM's ``dict.txt``, to which the task adds ``<mask>``. The target's ``dict.txt`` may hold
+    some of its entries; see ``target_rows.py``.
     """
 
     criterions = ("sga_ctc", "sga_dag", "sga_mask_predict")
@@ -42,7 +44,8 @@ class SGATranslationTask(OwnRun, TranslationTask):
         """Check the side of the padding, and read the dictionaries.
 
         Raises:
-            ValueError: padding on the left, or two dictionaries that differ.
+            ValueError: padding on the left, or a target whose entries the source's dictionary
+                lacks.
         """
         for name in ("left_pad_source", "left_pad_target"):
             if str(getattr(cfg, name)) == "True":
@@ -51,12 +54,9 @@ class SGATranslationTask(OwnRun, TranslationTask):
                     "left"
                 )
         task = super().setup_task(cfg, **kwargs)
-        if task.src_dict.symbols != task.tgt_dict.symbols:
-            raise ValueError(
-                f"dict.{cfg.source_lang}.txt and dict.{cfg.target_lang}.txt in {cfg.data} differ; "
-                "SGA reads and writes with one masked LM: run fairseq-preprocess with its dict.txt "
-                "as --srcdict and --tgtdict"
-            )
+        languages = (cfg.source_lang, cfg.target_lang)
+        files = [f"dict.{language}.txt in {cfg.data}" for language in languages]
+        find_target_rows(task.src_dict, task.tgt_dict, *files)
         return task
 
     @classmethod
@@ -76,6 +76,8 @@ class SGATranslationTask(OwnRun, TranslationTask):
         Raises:
             ValueError: an empty source or, in training, an empty target.
         """
+        if split == self.cfg.train_subset and not self.from_checkpoint:
+            check_pair_folders(self.cfg, split)
         # What --truncate-source leaves must have room for <s>.
         with temporary_options(self.cfg, max_source_positions=self.cfg.max_source_positions - 1):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
@@ -89,7 +91,7 @@ class SGATranslationTask(OwnRun, TranslationTask):
 
     def _refuse_empty(self, dataset: LanguagePairDataset, split: str, epoch: int) -> None:
         """Raise ValueError for empty sources and, in training, empty targets."""
-        folders = utils.split_paths(self.cfg.data)
+        folders = split_folders(self.cfg.data)
         is_train_split = split == self.cfg.train_subset
         languages = (self.cfg.source_lang, self.cfg.target_lang)
         sides = [dataset.src]
@@ -97,7 +99,7 @@ class SGATranslationTask(OwnRun, TranslationTask):
         if is_train_split and not self.from_checkpoint and dataset.tgt is not None:
             sides.append(dataset.tgt)
         # fairseq reads the folders of ``data`` in turn, one in each epoch of training.
-        folder = folders[(epoch - 1) % len(folders) if is_train_split else 0]
+        folder = take_turn(folders, epoch if is_train_split else 1)
         for side, language in zip(sides, languages):
             refuse_empty(side, BinSide(folder, split, languages, language, self.cfg.dataset_impl))
 
@@ -145,7 +147,9 @@ class SGATranslationTask(OwnRun, TranslationTask):
         options = decoding_options(self.cfg, args, models)
         check_decoding(options, args, models)
         languages = (self.cfg.source_lang, self.cfg.target_lang)
-        return build_generator(options, self.target_dictionary, languages, self.cfg.data)
+        return build_generator(
+            options, self.target_dictionary, languages, self.cfg.data, self.source_dictionary
+        )
 
     # ---- State: the pairs that the prompts were trained on. ----
 

@@ -12,6 +12,7 @@ from fairseq.criterions import register_criterion
 from fairseq.data import Dictionary
 from fairseq.models import register_model
 
+from ..checkpoints.vocabulary import MASK
 from ..common.frozen import log_sizes
 from ..common.options import (
     check_rules,
@@ -60,6 +61,8 @@ from .mask_predict import (
 )
 from .model import SGAModel
 from .state import build_empty, build_frozen, record_sizes
+from .target_rows import find_target_rows
+from .tlm_start import TLMProjection
 
 logger = logging.getLogger(__name__)
 
@@ -126,16 +129,23 @@ class SGA(SGAModel):
         set_architecture(cfg, ARCHITECTURES["sga_tiny"])
         check_rules(cfg, (*MODEL_RULES, *LENGTH_RULES))
         warn_by_rules(cfg, MODEL_WARNINGS, logger.warning)
-        dictionary = task.source_dictionary
-        blank = find_blank(cfg.ctc_blank, dictionary)
+        dictionary, target = task.source_dictionary, task.target_dictionary
+        target_rows = find_target_rows(dictionary, target)
+        blank = find_blank(cfg.ctc_blank, target)
         if cfg.save_full_model and getattr(task, "from_checkpoint", False):
             frozen = build_empty(cfg, dictionary)
         else:
             frozen = build_frozen(cfg, dictionary)
-        record_sizes(cfg, frozen)
+        recorded_options = record_sizes(cfg, frozen)
         check_rules(cfg, SIZE_RULES)
-        model = MODELS[str(cfg.alignment)](frozen, cfg, blank, dictionary.index("<mask>"))
+        mask = target.index(MASK)
+        model = MODELS[str(cfg.alignment)](frozen, cfg, blank, mask, target_rows)
+        model.recorded_options = recorded_options
+        start_guidance(model, cfg)
         log_sizes(model)
+        if target_rows is not None:
+            text = "target: %d of the %d rows of the masked LM"
+            logger.info(text, len(target_rows), len(dictionary))
         return model
 
 
@@ -152,11 +162,19 @@ register_criterion("sga_mask_predict", dataclass=SGAMaskPredictConfig)(SGAMaskPr
 # ---- Decoding. ----
 
 
+def start_guidance(model: SGAModel, cfg: Any) -> None:
+    """Let W_K and W_V start from TLM, if ``--guidance-start tlm`` asks for it."""
+    if str(cfg.guidance_start) == "tlm":
+        sizes = model.masked_lm.sizes
+        model.semantic = TLMProjection(sizes.embed_dim, sizes.heads)
+
+
 def build_generator(
     options: Any,
     dictionary: Dictionary,
     languages: Tuple[Optional[str], Optional[str]] = (None, None),
     data: Optional[str] = None,
+    source_dictionary: Optional[Dictionary] = None,
 ) -> SGAGenerator:
     """Build the generator for the alignment of the decoded model.
 
@@ -164,6 +182,7 @@ def build_generator(
         options: checked; see :func:`.tasks.decoding_options`.
         dictionary: of the target.
         languages, data: source and target that are decoded, and their data-bin, for the reranker.
+        source_dictionary: for the reranker; None = that of the target.
     """
     iterations = IterationOptions(
         max_iter=options.iter_decode_max_iter,
@@ -177,7 +196,7 @@ def build_generator(
     if options.alignment == "mask_predict":
         return SGAMaskPredictGenerator(dictionary, iterations, mask_predict_options(options))
     if options.iter_decode_ctc_beam:
-        reranker = build_reranker(options, dictionary, languages, data)
+        reranker = build_reranker(options, dictionary, languages, data, source_dictionary)
         return PrefixBeamGenerator(dictionary, iterations, beam_options(options), reranker)
     return SGAGenerator(dictionary, iterations)
 
@@ -208,6 +227,7 @@ def build_reranker(
     dictionary: Dictionary,
     languages: Tuple[Optional[str], Optional[str]],
     data: Optional[str],
+    source_dictionary: Optional[Dictionary] = None,
 ) -> Optional[ATReranker]:
     """Read the models of ``--rerank-at``; None without that option."""
     if not options.rerank_at:
@@ -215,4 +235,4 @@ def build_reranker(
     settings = RerankOptions(options.rerank_at, length_penalty=options.lenpen)
     if options.rerank_at_weight is not None:
         settings = settings._replace(weight=options.rerank_at_weight)
-    return ATReranker.read(settings, dictionary, languages, data)
+    return ATReranker.read(settings, dictionary, languages, data, source_dictionary)

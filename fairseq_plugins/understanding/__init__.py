@@ -11,7 +11,7 @@ Read beside the first paper, in this order::
     tags.py, entities.py         2.2  NER, POS: tags of words; accuracy, F1 of entities
     groups.py, ranking.py        2.2  WPR: queries with their documents; nDCG
     questions.py, answers.py     XQuAD, MLQA, TyDiQA (VECO): windows; answers, F1 and exact match
-    predictions.py               files of ``--predictions``
+    predicting.py, predictions.py    sets with labels and without, files of ``--predictions``
 
 Each kind of task holds its dataset, its task, its criterion and its metric.
 """

@@ -95,7 +95,9 @@ class SpanQATask(GroupTask):
         consequence = "their loss is that of no answer, f1 and em compare with its text"
         self._report(name, unplaced, "is not at its place in the passage", consequence)
         unanswered = [entry.name for entry in entries if not entry.answers]
-        self._report(name, unanswered, "is missing", "they have no part in f1 and em")
+        is_labelled = len(unanswered) < len(entries)
+        if is_labelled:
+            self._report(name, unanswered, "is missing", "they have no part in f1 and em")
         dataset = QuestionDataset(
             texts,
             self.input_options(name),
@@ -103,6 +105,7 @@ class SpanQATask(GroupTask):
             self.cfg.max_question,
             self.cfg.window_stride,
         )
+        dataset.is_labelled = is_labelled
         logger.info(
             f"{name}: {dataset.windows.sum()} windows of at most {dataset.longest} tokens, "
             f"{dataset.cut_questions} questions cut to {self.cfg.max_question} pieces, "

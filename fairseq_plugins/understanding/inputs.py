@@ -129,7 +129,10 @@ class NLUDataset(EpochDataset):
     Attributes:
         cut_rows: number of rows that are longer than ``max_positions`` and cut.
         cut_tokens: number of tokens cut from them.
+        is_labelled: False for rows without labels, which can be predicted but not scored.
     """
+
+    is_labelled = True
 
     def __init__(self, texts: Sequence[Any], options: InputOptions):
         check_rows({f"input{number}": len(text) for number, text in enumerate(texts)})

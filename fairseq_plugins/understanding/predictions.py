@@ -1,18 +1,28 @@
-"""``--predictions``: a file per subset of what the model predicts, in the order of the data."""
+"""``--predictions``: a file per subset of what the model predicts, in the order of the data.
+
+Subsets without labels are predicted, too. ``--predictions-format xtreme`` writes the files that
+XTREME's evaluation reads from a folder per task: ``test-LANG.tsv`` and ``test-LANG.json``.
+"""
 
 import json
 import logging
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from fairseq.dataclass import ChoiceEnum
 
 from data_prep.files import atomic_path
 
 logger = logging.getLogger(__name__)
 
 OPTION = "--predictions"
+ROWS, XTREME = "rows", "xtreme"
+PREDICTION_FORMATS: Any = ChoiceEnum([ROWS, XTREME])
 
 Cells = Tuple[Any, ...]
 """Cells of a row; in question answering the id of a question and its answer."""
+ToLines = Callable[[int, List[Cells]], List[str]]
+"""Makes the lines of XTREME's file of an item and its rows."""
 
 
 class PredictionFiles:
@@ -22,10 +32,18 @@ class PredictionFiles:
         folder: folder of the files; made if it is missing.
         ending: ``tsv``, a line per row with tabs between its cells, or ``json``, an object with a
             key and a value from each row of two cells.
+        to_lines: makes the lines of an item in XTREME's ``tsv`` files, which have XTREME's names,
+            ``test-de.tsv`` for ``test.de``; None: a line per row, in files with the subset's name.
     """
 
-    def __init__(self, folder: str, ending: str = "tsv"):
+    def __init__(
+        self,
+        folder: str,
+        ending: str = "tsv",
+        to_lines: Optional[ToLines] = None,
+    ):
         self.folder, self.ending = Path(folder), ending
+        self.to_lines = to_lines
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(
                 f"{OPTION} {folder}: is a file; valid: a folder, which is made when it is missing"
@@ -49,13 +67,20 @@ class PredictionFiles:
         if missing:
             logger.warning(f"{self.subset}: {missing} of {self.items} items have no prediction")
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"{self.subset}.{self.ending}"
+        name = self.subset.replace(".", "-", 1) if self.to_lines is not None else self.subset
+        path = self.folder / f"{name}.{self.ending}"
         rows = [row for item in sorted(self.rows) for row in self.rows[item]]
         if self.ending == "json":
             text = json.dumps(dict(rows), ensure_ascii=False, indent=0) + "\n"
         else:
-            text = "".join("\t".join(map(str, row)) + "\n" for row in rows)
+            text = "".join(f"{line}\n" for line in self._lines())
         with atomic_path(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
         logger.info(f"wrote {path}: {len(rows)} rows")
         self.rows = {}
+
+    def _lines(self) -> List[str]:
+        items = sorted(self.rows)
+        if self.to_lines is not None:
+            return [line for item in items for line in self.to_lines(item, self.rows[item])]
+        return ["\t".join(map(str, row)) for item in items for row in self.rows[item]]

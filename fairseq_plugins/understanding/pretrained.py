@@ -22,7 +22,7 @@ from ..checkpoints.layouts import (
 from ..checkpoints.opening import find_settings
 from ..checkpoints.pretrained import PretrainedFile
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.starting import left_closed, started_from
+from ..checkpoints.starting import explain_unread, started_from
 from ..checkpoints.vocabulary import MASK, STYLES, as_dict, check_entries, languages_of
 from ..common.options import check_sizes, flag
 from .config import SIZES
@@ -63,7 +63,7 @@ def find_start(args: Any, task: Any) -> Start:
         return _from_stored(vars(args), dictionary, "the checkpoint")
     if path is None:
         return _from_options(args, dictionary)
-    absent = left_closed(OPTION, path, args, task)
+    absent = explain_unread(OPTION, path, args, task)
     if absent is None:
         return _from_file(args, dictionary, f"{OPTION} {path}")
     # The checkpoint to be continued has everything; if it is gone, the command line has the sizes.

@@ -36,7 +36,7 @@ class QueryDataset(RowGroups, LabelledDataset):
         self,
         texts: Sequence[Any],
         options: InputOptions,
-        labels: np.ndarray,
+        labels: Optional[np.ndarray],
         queries: Sequence[str],
     ):
         super().__init__(texts, options, labels)
@@ -90,6 +90,7 @@ class RelevanceRankingTask(GroupTask):
 
     criterions = ("relevance_ranking",)
     head = "ranking_head"
+    has_submission = False
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
@@ -107,7 +108,7 @@ class RelevanceRankingTask(GroupTask):
         labels = read_classes(self, name)
         if self.for_training:
             return LabelledDataset(texts, options, labels)
-        if not (np.asarray(self.grades)[labels] > 0).any():
+        if labels is not None and not (np.asarray(self.grades)[labels] > 0).any():
             raise ValueError(
                 f"subset {name}: no document has a grade above 0; valid: at least one, or nDCG "
                 "means nothing"
@@ -127,11 +128,14 @@ class RelevanceRankingTask(GroupTask):
         model.register_classification_head(self.head, num_classes=len(self.grades))
 
     def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
-        """Return for each query a row per document: its number, score and gold grade."""
+        """Return for each query a row per document: its number, score and, if known, its grade."""
         rows: List[List[Cells]] = [[] for _ in sample["id"]]
-        columns = (sample["group"], sample["row"], criterion.scores(logits), sample["target"])
-        for query, row, score, gold in zip(*(column.tolist() for column in columns)):
-            rows[query].append((row, f"{score:.6f}", self.grades[gold]))
+        grades: List[Cells] = [()] * len(sample["row"])
+        if "target" in sample:
+            grades = [(self.grades[gold],) for gold in sample["target"].tolist()]
+        columns = (sample["group"], sample["row"], criterion.scores(logits))
+        for query, row, score, grade in zip(*(column.tolist() for column in columns), grades):
+            rows[query].append((row, f"{score:.6f}", *grade))
         return rows
 
 
@@ -140,7 +144,11 @@ class RelevanceRankingCriterionConfig(FairseqDataclass):
     """Options of ``relevance_ranking``."""
 
     ndcg_k: Optional[int] = option(
-        None, "places of a query's ranking that count in nDCG, at least 1 (default: all)"
+        None,
+        "places of a query's ranking that count in ndcg, at least 1 (default: all). Logged are "
+        "ndcg (score: expected grade; gain: 2^grade - 1; queries without a positive grade are left "
+        "out) and ndcg_xglue, as XGLUE evaluates WPR (score: predicted grade; gain: grade; such "
+        "queries count 0; all places)",
     )
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ class LabelledDataset(NLUDataset):
     """Inputs with a class each.
 
     Args:
-        labels: (N,) int64, classes from 0.
+        labels: (N,) int64, classes from 0; None: unknown, and items have no ``target``.
         decoder_inputs: batches also hold the input of a decoder, which is the input with its last
             token in front, as in stock ``sentence_prediction``. In mBART's format that is
             ``LANG A </s> B </s>``, mBART's own order.
@@ -33,20 +33,23 @@ class LabelledDataset(NLUDataset):
         self,
         texts: Sequence[Any],
         options: InputOptions,
-        labels: np.ndarray,
+        labels: Optional[np.ndarray],
         decoder_inputs: bool = False,
     ):
         super().__init__(texts, options)
-        check_rows({"label": len(labels), "input0": len(self)})
+        self.is_labelled = labels is not None
+        if labels is not None:
+            check_rows({"label": len(labels), "input0": len(self)})
         self.labels, self.decoder_inputs = labels, decoder_inputs
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
-        return {**super().__getitem__(index), "target": int(self.labels[index])}
+        item = super().__getitem__(index)
+        return item if self.labels is None else {**item, "target": int(self.labels[index])}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
         """Add ``target`` (B,) int64, and ``net_input.prev_output_tokens`` (B, S) of a decoder."""
         batch = super().collater(samples)
-        if batch:
+        if batch and self.is_labelled:
             batch["target"] = torch.tensor([sample["target"] for sample in samples])
         if batch and self.decoder_inputs:
             rolled = [sample["tokens"].roll(1) for sample in samples]
@@ -74,8 +77,10 @@ def class_numbers(rows: Any, dictionary: Dictionary, subset: str) -> np.ndarray:
     return classes
 
 
-def read_classes(task: NLUTask, subset: str) -> np.ndarray:
-    """Read the classes of a subset, (N,) int64."""
+def read_classes(task: NLUTask, subset: str) -> Optional[np.ndarray]:
+    """Read the classes of a subset, (N,) int64; None if it is to be predicted and has none."""
+    if not task.has_label_file(subset):
+        return None
     dictionary = task.label_dictionary
     assert dictionary is not None
     return class_numbers(task.read("label", subset, dictionary), dictionary, subset)
@@ -131,6 +136,8 @@ class CrossLingualClassificationTask(NLUTask):
         labels = read_classes(self, name)
         decoder_inputs = self.cfg.add_prev_output_tokens
         dataset = LabelledDataset(texts, options, labels, decoder_inputs)
+        if labels is None:
+            return dataset
         counts = np.bincount(labels, minlength=len(self.labels))
         shares = 100 * counts / max(len(labels), 1)
         listed = [f"{label} {share:.1f} %" for label, share in zip(self.labels, shares)]
@@ -155,7 +162,8 @@ class CrossLingualClassificationTask(NLUTask):
         model.register_classification_head(name, num_classes=len(self.labels))
 
     def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
-        """Return a row per sentence: its number, class and gold class."""
-        best = logits.argmax(dim=-1)
-        columns = zip(sample["id"].tolist(), best.tolist(), sample["target"].tolist())
-        return [[(row, self.labels[label], self.labels[gold])] for row, label, gold in columns]
+        """Return a row per sentence: its number, class and, where there is one, gold class."""
+        columns = [sample["id"].tolist(), [self.labels[best] for best in logits.argmax(dim=-1)]]
+        if "target" in sample:
+            columns.append([self.labels[gold] for gold in sample["target"]])
+        return [[cells] for cells in zip(*columns)]

@@ -93,6 +93,8 @@ class TaggingDataset(NLUDataset):
         self.cut_words = int(is_cut.sum())
         self.words = len(is_cut) - self.cut_words
         self.unseen = int((tags.classes[~is_cut] == UNSEEN).sum())
+        # data_prep writes <unk> for each word of a file without tags.
+        self.is_labelled = not len(tags.classes) or bool((tags.classes != UNSEEN).any())
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
         assembled = self.assemble(int(index))
@@ -162,7 +164,7 @@ class TokenClassificationTask(NLUTask):
         labels = self.read("label", name, self.label_dictionary)
         tags = read_tags(labels, count_pieces(text), self.label_dictionary, name)
         dataset = TaggingDataset(text, self.input_options(name), tags)
-        if dataset.unseen:
+        if dataset.unseen and dataset.is_labelled:
             count = f"{dataset.unseen} of {dataset.words} words"
             self.refuse_in_training(
                 f"subset {name}: {count} have a tag that label/dict.txt lacks",
@@ -173,6 +175,8 @@ class TokenClassificationTask(NLUTask):
         if dataset.cut_words:
             note = f"; {dataset.cut_words} more are cut off with their pieces"
         logger.info(f"{name}: {dataset.words} words{note}")
+        if not dataset.is_labelled:
+            return dataset
         counts = np.bincount(tags.classes[tags.classes != UNSEEN], minlength=len(self.labels))
         best = int(counts.argmax())
         share = 100 * counts[best] / max(len(tags.classes), 1)
@@ -196,6 +200,18 @@ class TokenClassificationTask(NLUTask):
 
         columns = zip(sample["id"].tolist(), join(logits.argmax(dim=-1)), join(sample["target"]))
         return [[row] for row in columns]
+
+    def submission_lines(self, item: int, rows: List[Cells]) -> List[str]:
+        """Return a tag per word and an empty line; words that were cut off have the usual tag.
+
+        That is ``O``, or without it the most frequent tag of training.
+        """
+        assert self.prediction_files is not None and self.label_dictionary is not None
+        ends = self.dataset(self.prediction_files.subset).tags.ends
+        tags = str(rows[0][1]).split()
+        counts = self.label_dictionary.count[self.label_dictionary.nspecial :][: len(self.labels)]
+        usual = "O" if "O" in self.labels else self.labels[int(np.argmax(counts))]
+        return [*tags, *[usual] * (int(ends[item + 1] - ends[item]) - len(tags)), ""]
 
 
 @dataclass

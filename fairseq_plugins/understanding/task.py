@@ -4,21 +4,21 @@ import fnmatch
 import logging
 import os
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II, MISSING
-from torch import Tensor
 
 from ..checkpoints.starting import compare_start
 from ..common.data_bins import split_names
 from ..common.options import check_range, option
-from ..common.own_run import OwnRun
+from ..common.shards import refuse_folders
 from .inputs import INPUT_FORMATS, InputFormat, InputOptions
 from .languages import LanguageMixture, Languages
+from .predicting import PredictingTask
 from .predictions import OPTION as PREDICTIONS
-from .predictions import Cells, PredictionFiles
+from .predictions import PREDICTION_FORMATS, ROWS
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,14 @@ class NLUConfig(FairseqDataclass):
         "for fairseq-validate in one process: folder for predictions, a file SUBSET.tsv in the "
         "order of the data. Sentences: row (from 0), class, gold class; words: row, their tags, "
         "their gold tags; ranking: row, score, gold grade; question answering: SUBSET.json, an "
-        "object of id and answer, as SQuAD's evaluation reads it",
+        "object of id and answer, as SQuAD's evaluation reads it. Subsets without labels are "
+        "predicted and not scored",
+    )
+    predictions_format: PREDICTION_FORMATS = option(
+        ROWS,
+        "rows: files as --predictions says; xtreme: files of a task as XTREME's evaluation reads "
+        "them, test-LANG.tsv (a class per line, or a tag per line and an empty line after each "
+        "sentence) or test-LANG.json",
     )
     seed: int = II("common.seed")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
@@ -66,7 +73,7 @@ class NLUConfig(FairseqDataclass):
     save_dir: str = II("checkpoint.save_dir")
 
 
-class NLUTask(OwnRun):
+class NLUTask(PredictingTask):
     """Fine-tuning in some languages, validation in others.
 
     ``--train-subset train.en,train.de`` mixes languages, ``train.*`` all of them. fairseq validates
@@ -80,14 +87,12 @@ class NLUTask(OwnRun):
     Subclasses make the dataset of a subset and add a head to the model.
 
     Attributes:
-        prediction_ending: ending of the files of --predictions.
         has_labels: True if the data has ``label/dict.txt``.
         for_training: True while training data are loaded.
         labels: names of the classes.
     """
 
     cfg: NLUConfig
-    prediction_ending = "tsv"
     has_labels = True
     for_training = False
 
@@ -99,9 +104,7 @@ class NLUTask(OwnRun):
         self.labels = label_names(label_dictionary) if label_dictionary is not None else []
         self.input_format = InputFormat(cfg.input_format, dictionary.bos(), dictionary.eos())
         self.languages = Languages(cfg)
-        self.prediction_files: Optional[PredictionFiles] = None
-        if cfg.predictions:
-            self.prediction_files = PredictionFiles(cfg.predictions, self.prediction_ending)
+        self.open_predictions()
 
     @classmethod
     def setup_task(cls, cfg: NLUConfig, **kwargs: Any) -> "NLUTask":
@@ -111,6 +114,11 @@ class NLUTask(OwnRun):
             ValueError: a dictionary is missing, or an option is out of range.
         """
         check_range(cfg, "[1, inf]", "sampling_temperature", "max_positions")
+        refuse_folders(
+            cfg.data,
+            "valid: one; put the parts beside one another as subsets, as --train-subset "
+            "train.en,train.de",
+        )
         symbols = Languages(cfg).symbols
         dictionary = _load_dictionary(
             os.path.join(cfg.data, "input0", "dict.txt"), os.path.join(cfg.data, "dict.txt")
@@ -157,6 +165,7 @@ class NLUTask(OwnRun):
                 limit = f"{self.cfg.max_positions} tokens ({part.cut_tokens} pieces lost)"
                 note = f", {part.cut_rows} cut to {limit}"
             logger.info(f"{name}: {len(part)} rows{note}")
+        self.check_labels(parts)
         if len(parts) == 1:
             self.datasets[split] = parts[names[0]]
         else:
@@ -264,64 +273,6 @@ class NLUTask(OwnRun):
     def add_head(self, model: Any) -> None:
         """Register the head of the task."""
         raise NotImplementedError
-
-    # ---- Validation. ----
-
-    def valid_step(
-        self, sample: Dict[str, Any], model: Any, criterion: Any
-    ) -> Tuple[Any, Any, Dict[str, Any]]:
-        """Run the stock step, and collect predictions.
-
-        An empty batch is skipped: fairseq-validate gives them to processes with fewer batches.
-        """
-        if not sample:
-            return 0.0, 0, {}
-        if self.prediction_files is None:
-            return super().valid_step(sample, model, criterion)
-        outputs: List[Tensor] = []
-
-        def record(module: Any, inputs: Any, output: Any) -> None:
-            outputs.append(output[0].detach())
-
-        hook = model.register_forward_hook(record)  # criterions do not return their logits
-        try:
-            step = super().valid_step(sample, model, criterion)
-        finally:
-            hook.remove()
-        rows = self.predicted(sample, outputs[-1].float(), criterion)
-        self.prediction_files.add(sample["id"].tolist(), rows)
-        return step
-
-    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Cells]]:
-        """Return the rows of the predictions file for each item of a batch.
-
-        Args:
-            logits: output of the model, float32.
-            criterion: criterion of the task, which may turn logits into predictions.
-        """
-        raise NotImplementedError
-
-    def get_batch_iterator(self, dataset: Any, max_tokens: Any = None, **options: Any) -> Any:
-        """Make the stock iterator, and begin the predictions of its dataset.
-
-        Raises:
-            ValueError: ``--predictions`` with several processes, each of which has only a part.
-        """
-        if self.prediction_files is not None:
-            processes = options.get("num_shards", 1)
-            if processes > 1:
-                raise ValueError(
-                    f"{PREDICTIONS} {self.cfg.predictions}: valid in one process; got {processes}"
-                )
-            subset = next(name for name, part in self.datasets.items() if part is dataset)
-            self.prediction_files.begin(subset, len(dataset))
-        return super().get_batch_iterator(dataset, max_tokens=max_tokens, **options)
-
-    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """Log the metrics, and write the predictions; fairseq-validate calls it after a subset."""
-        super().reduce_metrics(logging_outputs, criterion)
-        if self.prediction_files is not None:
-            self.prediction_files.finish()
 
     def max_positions(self) -> int:
         """Return the longest input in tokens."""

@@ -5,9 +5,9 @@ from typing import Any, Dict
 
 from ..checkpoints.fitting import Filler, layer_sources
 from ..checkpoints.loading import LoadReport
-from ..checkpoints.masked_lm import read_masked_lm
+from ..checkpoints.masked_lm import has_head
 from ..checkpoints.pretrained import PretrainedFile
-from ..common.fit_options import CROSS_ATTENTION, fit_options, side_sizes
+from ..common.fit_options import CROSS_ATTENTION, fit_options, read_start, side_sizes
 from ..common.options import SIDES, check_sizes
 from .config import LayerChoice
 from .dictionary_map import cut_entries, cut_rows
@@ -33,14 +33,21 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     Source: VECO section 3, "initialized by XLM-R".
     """
     origin = f"--init-from-mlm {path}"
-    masked_lm = read_masked_lm(path, args.encoder_attention_heads)
+    masked_lm = read_start(path, args, origin)
     _check_masked_lm(masked_lm, args, model.choice, origin)
     sources = _find_sources(model, args, masked_lm)
     tensors = {name: masked_lm.tensors[source] for name, source in sources.items()}
     filler = Filler(model, tensors, fit_options(args), origin)
-    for side in SIDES:
-        _fit_dictionary(filler, side, masked_lm)
-    report = filler.load(sources, (CROSS_ATTENTION,))
+    if model.kept_rows is None:
+        filler.fit_dictionaries(masked_lm.entries, masked_lm.mask_row)
+    else:
+        for side in SIDES:
+            _cut_dictionary(filler, side, masked_lm)
+    random = [CROSS_ATTENTION]
+    if hasattr(model, "lm_head") and not has_head(masked_lm):
+        random.append(r"lm_head\..*")
+        logger.warning("%s has no head of a masked LM: pre-training starts with a new one", origin)
+    report = filler.load(sources, random)
     unused = [name for name in masked_lm.tensors if name not in set(sources.values())]
     summary = LoadReport((), dropped=tuple(unused)).summary().splitlines()[-1]
     text = "%s: random: cross-attention of %d layers; of the file %s"
@@ -75,17 +82,13 @@ def _find_sources(model: Any, args: Any, masked_lm: PretrainedFile) -> Dict[str,
         decoder = ()
     sources = layer_sources(masked_lm, "encoder", choice.encoder)
     sources.update(layer_sources(masked_lm, "decoder", decoder))
-    if hasattr(model, "lm_head"):
+    if hasattr(model, "lm_head") and has_head(masked_lm):
         sources.update({f"lm_head.{name}": f"lm_head.{name}" for name in _HEAD})
     return sources
 
 
-def _fit_dictionary(filler: Filler, side: str, masked_lm: PretrainedFile) -> None:
-    """Check the dictionary of a side, and drop the rows whose entries it does not have."""
+def _cut_dictionary(filler: Filler, side: str, masked_lm: PretrainedFile) -> None:
+    """Check the dictionary of a side, and drop the rows that the map leaves out."""
     kept_rows = filler.model.kept_rows
-    if kept_rows is None:
-        filler.check_dictionary(side, masked_lm.entries)
-        filler.drop_mask_row(side, masked_lm.mask_row)
-        return
     filler.check_dictionary(side, cut_entries(masked_lm.entries, kept_rows, filler.origin))
     cut_rows(filler, f"{side}.embed_tokens.weight", kept_rows, masked_lm.mask_row)

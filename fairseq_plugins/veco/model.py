@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from ..checkpoints.fitting import FitOptions
 from ..checkpoints.layouts import MASK_ROW
-from ..checkpoints.starting import left_closed
+from ..checkpoints.masked_lm import FAIRSEQ_EPSILON
+from ..checkpoints.starting import explain_unread
 from ..checkpoints.veco import mask_marker
 from ..checkpoints.vocabulary import MASK
 from ..common.filled_model import FilledTransformer
@@ -131,7 +132,7 @@ class VECOModel(VECOTransformer):
         path = args.init_from_mlm
         if path:
             model.starts_from_mlm = True
-            absent = left_closed("--init-from-mlm", path, stock_args, task)
+            absent = explain_unread("--init-from-mlm", path, stock_args, task)
             fill = partial(from_masked_lm.fill, model, stock_args, path)
             model.start_from(args, "init_from_mlm", absent, fill)
         return model
@@ -169,7 +170,7 @@ class VECOPretrainingModel(VECOTransformer):
             for name in SHARED_IN_BLOCK:
                 setattr(decoder_layer, name, getattr(encoder_layer, name))
         words = encoder.embed_tokens
-        self.lm_head = MaskedLMHead(words.embedding_dim, words.weight)
+        self.lm_head = MaskedLMHead(words.weight, FAIRSEQ_EPSILON)
         # Checkpoints state the row of <mask>, because readers may have another dictionary.
         marker = mask_marker(encoder.dictionary.index(MASK))
         self.lm_head.register_buffer(MASK_ROW.split(".")[1], marker)

@@ -140,8 +140,8 @@ class VECOPretrainingTask(SharedDictionaryTask):
             ValueError: a language or pair without a text of two segments.
         """
         cfg = self.cfg
-        streams = {language: self._documents(split, language) for language in self.languages}
-        streams.update({pair: self._pairs(split, pair) for pair in self.pairs})
+        streams = {language: self._documents(split, language, epoch) for language in self.languages}
+        streams.update({pair: self._pairs(split, pair, epoch) for pair in self.pairs})
         for name, stream in streams.items():
             if not len(stream):
                 reasons = _describe_left_out(stream)
@@ -163,11 +163,11 @@ class VECOPretrainingTask(SharedDictionaryTask):
             shares.tolist() if is_sampled else None,
         )
 
-    def _documents(self, split: str, language: str) -> SegmentStream:
+    def _documents(self, split: str, language: str, epoch: int) -> SegmentStream:
         """Load a language's documents. Raises ValueError if no empty line ends one."""
-        text = self.text(split, language)
+        text = self.text(split, language, epoch)
         if EMPTY not in text.sizes:
-            file = getattr(text, "_path", f"{self.prefix(split)}.*.{language}")
+            file = getattr(text, "_path", f"{self.prefixes(split)[0]}.*.{language}")
             raise ValueError(
                 f"--monolingual {language}: {file}.bin has no empty line, so that it does not tell "
                 "where documents end. Put an empty line after each document before "
@@ -177,8 +177,8 @@ class VECOPretrainingTask(SharedDictionaryTask):
         pad, eos = self.dictionary.pad(), self.dictionary.eos()
         return AdjacentSegments(text, text.sizes, room, pad, eos)
 
-    def _pairs(self, split: str, pair: str) -> SegmentStream:
-        sides = self.sides(split, pair)
+    def _pairs(self, split: str, pair: str, epoch: int) -> SegmentStream:
+        sides = self.sides(split, pair, epoch)
         return ParallelPairs(sides, [side.sizes for side in sides], self.cfg.tokens_per_sample // 2)
 
     def get_batch_iterator(

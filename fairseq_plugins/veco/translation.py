@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Optional, Sequence, Tuple
 
 import torch
-from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.sequence_scorer import SequenceScorer
@@ -15,9 +14,11 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask, load_l
 from omegaconf import II
 from torch import Tensor
 
+from ..common.data_bins import is_training
 from ..common.old_options import add_old_options
 from ..common.options import check_choices, option
 from ..common.own_run import TRANSLATION_CRITERIONS, OwnRun
+from ..common.shards import check_pair_folders, split_folders, take_turn
 from ..compat.starting import DEFAULT
 from .config import CHECKPOINT_KINDS
 from .dictionary_map import check_dictionary_map, read_dictionary_map
@@ -138,11 +139,13 @@ class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
         """Load stock language pairs whose sources and targets end with their language."""
-        cfg, paths = self.cfg, utils.split_paths(self.cfg.data)
+        cfg, folders = self.cfg, split_folders(self.cfg.data)
         if split != cfg.train_subset:
-            paths = paths[:1]  # the others hold only training data
+            folders = folders[:1]  # the others hold only training data
+        elif is_training(split, cfg.train_subset, kwargs):
+            check_pair_folders(cfg, split)
         self.datasets[split] = load_langpair_dataset(
-            paths[(epoch - 1) % len(paths)],
+            take_turn(folders, epoch),
             split,
             cfg.source_lang,
             self.src_dict,

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fairseq_plugins.__main__ import VERBS
-from fairseq_plugins.analysis.retrieval import BOTH, FORWARD
+from fairseq_plugins.analysis.retrieval_tables import BACKWARD, BOTH, FORWARD
 from fairseq_plugins.commands import analysis, analysis_options
 from fairseq_plugins.ops.neighbours import SCORES
 from fairseq_plugins.scoring.words import KINDS
@@ -140,7 +140,7 @@ def test_parsers_list_the_choices_of_the_code_they_call():
     retrieval = analysis.COMMANDS["retrieval"].build_parser()
     tatoeba = retrieval._subparsers._group_actions[0].choices["tatoeba"]
     assert set(choices(tatoeba, "--score")) == set(SCORES)
-    assert choices(tatoeba, "--directions") == (FORWARD, BOTH)
+    assert choices(tatoeba, "--directions") == (FORWARD, BACKWARD, BOTH)
     frequency_f1 = analysis.COMMANDS["frequency-f1"].build_parser()
     assert set(choices(frequency_f1, "--tokens")) == set(KINDS)
 

@@ -17,7 +17,14 @@ from tests.unit.checkpoints.builders import old_state
 
 PAD = 1
 SIZES = dict(
-    vocab_size=30, layers=12, embed_dim=16, ffn_dim=24, heads=4, max_positions=20, padding_idx=PAD
+    vocab_size=30,
+    layers=12,
+    embed_dim=16,
+    ffn_dim=24,
+    heads=4,
+    max_positions=20,
+    padding_idx=PAD,
+    epsilon=1e-5,
 )
 
 

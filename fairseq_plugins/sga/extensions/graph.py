@@ -123,8 +123,15 @@ class GraphModel(TokenAlignmentModel):
     copies = COPIES
     num_updates = 0
 
-    def __init__(self, frozen: Frozen, cfg: Any, blank: int, mask: int):
-        super().__init__(frozen, cfg, blank, mask)
+    def __init__(
+        self,
+        frozen: Frozen,
+        cfg: Any,
+        blank: int,
+        mask: int,
+        target_rows: Optional[Tensor] = None,
+    ):
+        super().__init__(frozen, cfg, blank, mask, target_rows)
         self.transitions = Transitions(self.masked_lm.sizes.embed_dim)
 
     def set_num_updates(self, num_updates: int) -> None:

@@ -81,7 +81,12 @@ class ATReranker:
     """
 
     def __init__(
-        self, models: List[Any], task: Any, dictionary: Dictionary, options: RerankOptions
+        self,
+        models: List[Any],
+        task: Any,
+        dictionary: Dictionary,
+        options: RerankOptions,
+        source_dictionary: Optional[Dictionary] = None,
     ):
         for model in models:
             if not isinstance(model, FairseqEncoderDecoderModel) or isinstance(
@@ -91,7 +96,8 @@ class ATReranker:
                     f"--rerank-at {options.path}: {type(model).__name__} does not write from left "
                     "to right; valid: a stock encoder-decoder, as --arch transformer"
                 )
-        check_dictionary(options.path, dictionary, task.source_dictionary)
+        sources = source_dictionary or dictionary
+        check_dictionary(options.path, sources, task.source_dictionary, "source")
         check_dictionary(options.path, dictionary, task.target_dictionary)
         self.models, self.task, self.options = models, task, options
         self.dictionary: Dictionary = task.target_dictionary
@@ -105,6 +111,7 @@ class ATReranker:
         dictionary: Dictionary,
         languages: Tuple[Optional[str], Optional[str]] = (None, None),
         data: Optional[str] = None,
+        source_dictionary: Optional[Dictionary] = None,
     ) -> "ATReranker":
         """Read the models with fairseq's loader.
 
@@ -114,6 +121,7 @@ class ATReranker:
                 not refused: it may be on purpose.
             data: data-bin that is decoded; its dictionaries replace those of the training if these
                 are gone.
+            source_dictionary: of the sources; None = that of the hypotheses.
 
         Raises:
             ValueError: a file is missing, or the models do not fit.
@@ -135,7 +143,7 @@ class ATReranker:
                 logger.warning("--rerank-at %s: %s", options.path, difference)
         count = len(ensemble.models)
         logger.info("--rerank-at %s: %d model(s), weight %g", options.path, count, options.weight)
-        return cls(ensemble.models, ensemble.task, dictionary, options)
+        return cls(ensemble.models, ensemble.task, dictionary, options, source_dictionary)
 
     @torch.no_grad()
     def rescore(self, sources: Tensor, sentences: Hypotheses) -> Hypotheses:
@@ -241,19 +249,24 @@ def load_autoregressive(paths: List[str], option: str, data: Optional[str]) -> E
         ) from error
 
 
-def check_dictionary(path: str, hypotheses: Dictionary, model: Dictionary) -> None:
-    """Raise ValueError if the dictionaries of hypotheses and model differ.
+def check_dictionary(
+    path: str, dictionary: Dictionary, model: Dictionary, side: str = "hypotheses"
+) -> None:
+    """Raise ValueError if the dictionaries of a side and of the model differ.
 
     ``<mask>``, which tasks of masked LMs add at the end, may be missing.
+
+    Args:
+        side: name of the side, for messages: ``hypotheses`` or ``source``.
     """
     remedy = "train it on a data-bin made with the same dict.txt"
-    ours, theirs = _without_mask(hypotheses.symbols), _without_mask(model.symbols)
+    ours, theirs = _without_mask(dictionary.symbols), _without_mask(model.symbols)
     for index, (symbol, model_symbol) in enumerate(zip(ours, theirs)):
         if symbol != model_symbol:
-            difference = f"has {model_symbol!r} as entry {index}, that of the hypotheses {symbol!r}"
+            difference = f"has {model_symbol!r} as entry {index}, that of the {side} {symbol!r}"
             raise ValueError(f"--rerank-at {path}: its dictionary {difference}; {remedy}")
     if len(ours) != len(theirs):
-        difference = f"has {len(theirs)} entries, that of the hypotheses {len(ours)}"
+        difference = f"has {len(theirs)} entries, that of the {side} {len(ours)}"
         raise ValueError(f"--rerank-at {path}: its dictionary {difference}; {remedy}")
 
 

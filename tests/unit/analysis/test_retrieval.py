@@ -16,8 +16,8 @@ from fairseq_plugins.analysis.bucc import (
     read_gold,
     read_sentences,
 )
-from fairseq_plugins.analysis.retrieval import Result, best_layer
 from fairseq_plugins.analysis.retrieval_comparison import randomisation
+from fairseq_plugins.analysis.retrieval_tables import Result, best_layer
 from fairseq_plugins.ops.neighbours import best_matches
 from fairseq_plugins.understanding.encoder import load_text_encoder
 from tests import nlu_builders
@@ -98,8 +98,7 @@ def test_tatoeba_equals_a_loop_in_every_layer(model, pair, tmp_path, capsys):
         assert single["found"]["de-en"] == signs
 
 
-def test_the_default_is_xtremes(model, pair, tmp_path, capsys):
-    """XTREME ranks by cosine, and only the first language looks for the second."""
+def test_the_default_is_cosine_and_one_direction(model, pair, tmp_path, capsys):
     line = ["tatoeba", model, *COMMON, "--layer", "1", "--subsets", "--pair", "de-en", *pair]
     content = run(tmp_path, *line)
     out = capsys.readouterr().out
@@ -122,7 +121,11 @@ def test_the_layer_is_chosen_on_the_development_pairs(monkeypatch, tmp_path, cap
     dev_pairs = [*make_results("de-en", [0.1, 0.9, 0.2]), *make_results("fr-en", [1.0, 0.3, 0.2])]
     results = {"dev-pair": dev_pairs, "pair": make_results("de-en", [0.1, 0.5, 0.8])}
     monkeypatch.setattr(retrieval, "Searcher", lambda args, folder: None)
-    monkeypatch.setattr(retrieval, "tatoeba", lambda search, pairs, title: results[title])
+
+    def find_results(search, pairs, title, is_sorted=False):
+        return retrieval.Tatoeba(results[title], {})
+
+    monkeypatch.setattr(retrieval, "tatoeba", find_results)
     file = write_lines(tmp_path / "file")
     pairs = ["--pair", "de-en", file, file, "--dev-pair", "de-en", file, file]
     content = run(tmp_path, "tatoeba", file, *pairs, "--subsets", "--directions", "both")

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from fairseq_plugins.analysis import vectors
-from fairseq_plugins.analysis.text import TextInputs, load_segmenter, read_lines
+from fairseq_plugins.analysis.segmenters import load_segmenter
+from fairseq_plugins.analysis.text import TextInputs, read_lines
 from fairseq_plugins.analysis.vectors import mean_over, read_vectors, sentence_vectors
 from fairseq_plugins.checkpoints.layouts import family_layout
 from fairseq_plugins.understanding.encoder import TextEncoder

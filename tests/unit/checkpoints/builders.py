@@ -8,7 +8,7 @@ import torch
 
 # Twelve layers, so that their numbers have one and two digits.
 SIZES = dict(vocab_size=23, layers=12, embed_dim=8, ffn_dim=12, heads=2)
-SIZES.update(max_positions=10, padding_idx=1)
+SIZES.update(max_positions=10, padding_idx=1, epsilon=1e-5)
 ARGS = dict(arch="xlmr_base", encoder_layers=12, encoder_embed_dim=8, encoder_ffn_embed_dim=12)
 ARGS.update(encoder_attention_heads=2, max_positions=10, activation_fn="gelu")
 CONFIG = dict(model_type="xlm-roberta", hidden_act="gelu", layer_norm_eps=1e-05, vocab_size=23)

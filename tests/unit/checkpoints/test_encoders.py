@@ -115,7 +115,8 @@ def test_a_damaged_or_unknown_mbart_is_refused(tmp_path, edit, message):
 
 @pytest.mark.cases(
     "changes message",
-    ({"model_type": "t5"}, "model_type = 't5', expected one of bert, camembert"),
+    ({"model_type": "canine"}, "model_type = 'canine', expected one of bert, camembert"),
+    ({"model_type": "modernbert"}, "rotary positions .*mmBERT.*, expected one of bert"),
     ({"model_type": ["bert"]}, r"model_type = \['bert'\]"),
     ({"hidden_act": []}, r"hidden_act = \[\], expected 'gelu'"),
     ({"is_decoder": True}, "is_decoder = True"),

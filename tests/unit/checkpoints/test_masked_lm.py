@@ -170,7 +170,7 @@ def test_wrong_tensors_of_fairseq_are_refused(tmp_path, edit, message):
 
 @pytest.mark.cases(
     "edit message",
-    (put("roberta.embeddings.token_type_embeddings.weight", 2, 8), r"\(2, 8\), expected one row"),
+    (put("roberta.embeddings.token_type_embeddings.weight", 2, 8), r"\(2, 8\), expected \(1, 8\)"),
     (put("lm_head.decoder.bias", 23), "expected them to be tied"),
 )
 def test_wrong_tensors_of_hugging_face_are_refused(tmp_path, edit, message):
@@ -184,7 +184,8 @@ def test_wrong_options_are_refused(tmp_path):
         (write_fairseq, current_state, {"encoder_layers": 6}, "layers = 6, its tensors 12"),
         (write_fairseq, current_state, {"encoder_normalize_before": True}, "_before = True"),
         (write_huggingface, huggingface_state, {"hidden_act": "gelu_new"}, "hidden_act = 'gelu_n"),
-        (write_huggingface, huggingface_state, {"layer_norm_eps": None}, "layer_norm_eps = 1e-12"),
+        (write_huggingface, huggingface_state, {"layer_norm_eps": 2}, "layer_norm_eps = 2, exp"),
+        (write_fairseq, current_state, {"layer_norm_epsilon": 0}, "layer_norm_epsilon = 0, exp"),
         (write_huggingface, huggingface_state, {"is_decoder": True}, "is_decoder = True"),
         (write_huggingface, huggingface_state, {"pad_token_id": "one"}, "pad_token_id = 'one'"),
         (write_huggingface, huggingface_state, {"num_attention_heads": None}, "no num_att.*heads="),

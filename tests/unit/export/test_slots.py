@@ -98,6 +98,7 @@ def check_graphs(model, graphs, run, penalty=0.0):
         ),
         (lambda: build_sga(blank=builders.PAD, no_denoising=True, prompt_length=0), 0.0, []),
         (lambda: build_sga(lora_rank=2, ctc_blank_bias=9.0), 5.0, []),
+        (lambda: build_sga(guidance_start="tlm", slot_positions="continue"), 0.0, []),
         (
             lambda: build_sga(alignment="mask_predict", fill_blanks=True, ctc_blank_bias=9.0),
             5.0,
@@ -116,6 +117,7 @@ def check_graphs(model, graphs, run, penalty=0.0):
         "filled",
         "short",
         "low_rank",
+        "from_tlm",
         "mask_predict",
         "mask_predict_short",
         "nat",

@@ -107,11 +107,11 @@ def test_init_from_mlm_loads_the_weights_and_checks_the_sizes(tmp_path):
     task = builders.task()
     task.from_checkpoint = True  # a checkpoint has the weights, and needs no file
     build_model(task, init_from_mlm=str(tmp_path / "nowhere"))
-    with pytest.raises(ValueError, match=r"--init-from-mlm .* has layers = 2, this model 3"):
+    with pytest.raises(ValueError, match=r"--init-from-mlm .*encoder.layers.*3"):
         build_model(init_from_mlm=path, encoder_layers=3)
     checkpoint = {"model": model.state_dict(), "args": None, "cfg": None}
     torch.save(checkpoint, tmp_path / "no_heads.pt")
-    build_model(init_from_mlm=str(tmp_path / "no_heads.pt"))  # heads are the model's
+    model = build_model(init_from_mlm=str(tmp_path / "no_heads.pt"))  # heads are the option's
     for layers, message in ((0, "must be at least 1; got 0"), (None, "is needed")):
         with pytest.raises(ValueError, match=f"--encoder-layers {message}"):
             build_model(encoder_layers=layers)
@@ -138,10 +138,10 @@ def test_init_from_mlm_refuses_a_different_dictionary(tmp_path, caplog):
         write_tokenizer(entries)
         build()
     write_tokenizer(swapped)
-    with pytest.raises(ValueError, match="tokenizer has 'p2' as entry 5, .* 'p1'"):
+    with pytest.raises(ValueError, match="beside it has 'p2' as entry 5, .* 'p1'"):
         build()
     builders.write_symbols(tmp_path / "dict.txt", symbols[4:])  # precedes the tokenizer
     build()
     builders.write_symbols(tmp_path / "dict.txt", swapped[4:])
-    with pytest.raises(ValueError, match=r"dict.txt .* has 'p2' as entry 5, .* 'p1'"):
+    with pytest.raises(ValueError, match=r"beside it has 'p2' as entry 5, .* 'p1'"):
         build()

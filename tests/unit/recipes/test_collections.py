@@ -134,20 +134,6 @@ def test_values_and_a_budget_fit_a_collection_to_a_small_model(tmp_path):
     assert options["--max-update"] == "40"
 
 
-@pytest.mark.parametrize(("line", "split"), [("the\n", "valid"), ("the\tO\n", "test")])
-def test_tags_are_scored_on_test_if_its_files_have_them(tmp_path, line, split):
-    for task in ("panx", "udpos"):
-        (tmp_path / task).mkdir()
-        (tmp_path / task / "test-en.tsv").write_text(line)
-    study = read_study(STUDIES / "xtreme.yaml")
-    runs = Runs(study, ROOT, str(tmp_path), {})
-    (job,) = [job for job in study.final() if job.pair == "panx"]
-    subsets = options_of(runs.output(job, "test"))["--valid-subset"].split(",")
-    assert {name.partition(".")[0] for name in subsets} == {split}
-    notes = [f"{task}/test-en.tsv: scored on {split}" for task in ("panx", "udpos")]
-    assert runs.scored == notes
-
-
 def test_missing_gold_files_are_named_before_anything_is_trained(tmp_path):
     study, data = read_study(STUDIES / "retrieval.yaml"), tmp_path / "my data"
     runs = Runs(study, ROOT, str(data), {})

@@ -9,6 +9,7 @@ import torch
 from fairseq_plugins import checkpoints
 from fairseq_plugins.sga.variants import SGA, JoinedModelConfig
 from tests import builders
+from tests.bert_builders import EPSILON, write_encoder
 
 
 def write_masked_lm(folder):
@@ -99,7 +100,7 @@ def test_a_dictionary_that_does_not_match_is_refused(pretrained, tmp_path, caplo
     with pytest.raises(ValueError, match=f"{builders.VOCAB + 2}.*{builders.VOCAB}"):
         build(pretrained, builders.dictionary(builders.PIECES + 2))
     build(pretrained)
-    assert "no dict.txt beside it" in caplog.text
+    assert "no vocabulary beside it" in caplog.text
     folder = shutil.copytree(pretrained, tmp_path / "named")
     pieces = builders.piece_names()
     builders.write_symbols(folder / "dict.txt", pieces)
@@ -108,6 +109,30 @@ def test_a_dictionary_that_does_not_match_is_refused(pretrained, tmp_path, caplo
     builders.write_symbols(folder / "dict.txt", pieces)
     with pytest.raises(ValueError, match="p3.*p4|p4.*p3"):
         build(folder)
+
+
+def test_an_encoder_needs_a_head_and_its_surplus_rows_a_policy(tmp_path):
+    """Leave out rows beyond the dictionary's, if asked to; record the epsilon of the file."""
+    masked_lm = write_encoder(tmp_path)
+    with pytest.raises(ValueError, match=r"without the head.*--init-from-mlm"):
+        build(tmp_path)
+    tensors = safetensors.torch.load_file(tmp_path / "model.safetensors")
+    head = {"transform.dense": "dense", "transform.LayerNorm": "layer_norm"}
+    for theirs, ours in head.items():
+        for kind in ("weight", "bias"):
+            tensor = getattr(getattr(masked_lm.lm_head, ours), kind).detach().clone()
+            tensors[f"cls.predictions.{theirs}.{kind}"] = tensor
+    bias = masked_lm.lm_head.bias.detach()
+    tensors["cls.predictions.bias"] = torch.cat([bias, torch.ones(2)])
+    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="--embedding-mismatch is error; valid here: truncate"):
+        build(tmp_path)
+    model = build(tmp_path, embedding_mismatch="truncate")
+    actual = model.masked_lm.state_dict()
+    for name, expected in masked_lm.state_dict().items():
+        rows = slice(builders.PAD + 1, None) if "embed_positions" in name else slice(None)
+        torch.testing.assert_close(actual[name][rows], expected[rows], msg=name)
+    assert model.recorded_options["layer_norm_epsilon"] == EPSILON
 
 
 @pytest.mark.cases(

@@ -119,10 +119,10 @@ def test_a_blank_penalty_needs_a_pass_with_blanks(no_denoising, passes):
         build_generator(task, [model], iter_decode_max_iter=passes)
 
 
-def test_two_dictionaries_are_refused(tmp_path):
+def test_a_source_with_fewer_entries_than_the_target_is_refused(tmp_path):
     builders.write_pair(tmp_path, "train", "de", "en")
-    builders.write_dictionary(tmp_path, "en", pieces=builders.PIECES - 1)
-    with pytest.raises(ValueError, match=r"dict\.de\.txt.*dict\.en\.txt"):
+    builders.write_dictionary(tmp_path, "de", pieces=builders.PIECES - 1)
+    with pytest.raises(ValueError, match=r"dict\.en\.txt.*dict\.de\.txt .*lacks its entry 'p24'"):
         builders.read_task(tmp_path)
 
 

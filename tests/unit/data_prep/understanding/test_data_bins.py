@@ -253,6 +253,6 @@ def test_bad_options_and_questions_are_refused(run, tmp_path):
         ([("1", "q?", [("a", "0")])], ["qas[0].answers[0]", "answer_start is '0'"]),
     ):
         path = squad(tmp_path / "a.json", ("a b", questions))
-        words = ["input test.en:", str(path), *words]
-        assert_refused(words, run, "questions", f"test.en={path}")
+        words = ["input valid.en:", str(path), *words]
+        assert_refused(words, run, "questions", f"valid.en={path}")
     assert not run.out.exists()

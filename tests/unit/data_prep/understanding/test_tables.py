@@ -306,10 +306,14 @@ def test_tags_have_no_translations_but_gold_files_by_name(run, tmp_path):
         assert_refused(f"translate: xtreme-{task}", run, *line, "translate")
         assert_refused(["all", "valid: codes", "translate"], run, *line, "all")
         assert_refused("translate alone", run, *line, "en,translate")
-        assert set(run(*line, "en")) == {"train.en", "valid.de"}, "test has no tags"
-        assert set(run(*line, "en,de")) == {"train.de", "train.en", "valid.de"}
+        counts = run(*line, "en")
+        assert set(counts) == {"train.en", "valid.de", "test.de"}
+        assert counts["test.de"]["notes"] == {"rows without tags": 1}
+        assert set(run.rows("label", "test.de")[0]) == {"<unk>", "<pad>", "</s>"}
+        gold = set(run(*line, "en,de"))
+        assert gold == {"train.de", "train.en", "valid.de", "test.de"}, "gold labels, by name"
         write(folder / f"{task}/test-de.tsv", "the\tO", "cat\tO")
-        assert set(run(*line, "en")) == {"train.en", "valid.de", "test.de"}
+        assert run(*line, "en")["test.de"]["notes"] == {}
 
 
 def test_translations_are_read_from_two_folders(run, tmp_path):
