@@ -11,7 +11,7 @@ from data_prep.io import read_json
 from data_prep.pieces import binarize, cut_vocabulary
 from data_prep.pieces.manifest import check_manifest
 from tests.nlu_bins import write
-from tests.unit.data_prep.files import refused
+from tests.unit.data_prep.files import assert_refused
 
 PIECES = ("ab", "d@@", "e@@", "<2de>", "e", "n", "f@@", "r")
 TARGET = ["ab", "e@@", "<2de>", "n"]
@@ -87,4 +87,4 @@ def test_a_language_on_both_sides_is_refused(work):
     line = (
         f"--pieces {work} --pairs de-en,en-de --dict {work}/dict.txt --target-dict {work}/dict.txt --output {work}/out"
     )
-    refused("--pairs de-en,en-de: de is a source and a target; valid: with --target-dict", binarize.main, line.split())
+    assert_refused("--pairs de-en,en-de: de is a source and a target; valid: with --target-dict", binarize.main, line.split())

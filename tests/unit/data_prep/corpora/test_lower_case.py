@@ -7,7 +7,7 @@ from data_prep.io import read_json
 from data_prep.text import clean
 from data_prep.text.clean import Normaliser, Rules
 from tests.nlu_bins import write
-from tests.unit.data_prep.files import lines
+from tests.unit.data_prep.files import read_lines
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def prepare(raw, *more):
     out = raw / "out"
     line = ["--raw", raw / "raw", "--output", out, "--test-sets", "tst2012", "--valid-every", "3", *more]
     iwslt14.main([str(word) for word in line])
-    sides = {name: lines(out / "de-en" / f"{name}.de") for name in ("train", "valid", "test")}
+    sides = {name: read_lines(out / "de-en" / f"{name}.de") for name in ("train", "valid", "test")}
     return sides, read_json(out / "manifest.json")
 
 
@@ -57,7 +57,7 @@ def test_leaks_are_found_in_lower_case(tmp_path):
             write(tmp_path / "raw" / f"{split}.de_DE-en_XX.{language}", *text)
     line = ["--raw", str(tmp_path / "raw"), "--output", str(tmp_path / "out"), "--pairs", "de_DE-en_XX"]
     ml50.main([*line, "--lower-case"])
-    assert lines(tmp_path / "out" / "de_DE-en_XX" / "train.de_DE") == ["ein satz"]
+    assert read_lines(tmp_path / "out" / "de_DE-en_XX" / "train.de_DE") == ["ein satz"]
 
 
 def test_clean_lower_cases_and_counts(tmp_path):
@@ -65,7 +65,7 @@ def test_clean_lower_cases_and_counts(tmp_path):
         write(tmp_path / name, "Eins", "eins", "zwei")
     inputs, outputs = [tmp_path / "a", tmp_path / "b"], [tmp_path / "c", tmp_path / "d"]
     counts = clean.clean_files(inputs, outputs, Rules(lower_case=True), tmp_path / "m.json")
-    assert lines(tmp_path / "c") == ["eins", "zwei"] and counts.dropped["duplicate"] == 1
+    assert read_lines(tmp_path / "c") == ["eins", "zwei"] and counts.dropped["duplicate"] == 1
     assert counts.changed["capitals"] == 2
     for text in ("İSTANBUL", "ΟΔΟΣ", "STRASSE", "E\u0301"):
         once = Normaliser("NFC", lower_case=True)(text)

@@ -16,7 +16,7 @@ from data_prep.pieces.encode import apply_files, decode_files
 from data_prep.pieces.segmenters import SentencePiece
 from data_prep.text.sentences import split_sentences
 from tests.nlu_bins import write
-from tests.unit.data_prep.files import lines, refused
+from tests.unit.data_prep.files import assert_refused, read_lines
 
 END = "</s>"
 SEPARATED = ["--sentence-separator", END]
@@ -39,7 +39,7 @@ def test_where_sentences_end(text, sentences):
 def read(reader, folder, *more):
     """The lines of test.source after a run of a reader, and its manifest."""
     reader.main([*map(str, more), "--splits", "test", "--output-dir", str(folder / "out"), *("--langs", "src", "tgt")])
-    return lines(folder / "out" / "test.src"), read_json(next((folder / "out").glob("*.json")))
+    return read_lines(folder / "out" / "test.src"), read_json(next((folder / "out").glob("*.json")))
 
 
 DOCUMENT = "The cat sat. A dog came! It left"
@@ -59,7 +59,7 @@ def test_collections_of_documents(tmp_path, layout):
         write(tmp_path / name, text)
     line = ("--layout", layout, "--folder", tmp_path, *more)
     rows, manifest = read(corpora, tmp_path, *line, *SEPARATED)
-    assert rows == [JOINED] and lines(tmp_path / "out" / "test.tgt") == ["A summary. Of two"]
+    assert rows == [JOINED] and read_lines(tmp_path / "out" / "test.tgt") == ["A summary. Of two"]
     assert manifest["options"]["sentence_separator"] == END
     rows, manifest = read(corpora, tmp_path, *line)
     assert rows == [DOCUMENT] and "sentence_separator" not in manifest["options"]
@@ -91,16 +91,16 @@ def test_records_of_json_lines(tmp_path):
     line = ("--inputs", tmp_path / "a.jsonl")
     assert read(summaries, tmp_path, *line, *SEPARATED)[0] == [f"The cat sat. {END} It left. {END} Bye"]
     assert read(summaries, tmp_path, *line)[0] == ["The cat sat. It left. Bye"]
-    refused("valid: one of them", read, summaries, tmp_path, *line, *SEPARATED, "--turn-separator", "|")
+    assert_refused("valid: one of them", read, summaries, tmp_path, *line, *SEPARATED, "--turn-separator", "|")
 
 
 def test_bad_separators_and_other_readers_are_refused(tmp_path):
     write(tmp_path / "a", f"The cat {END} sat.")
     write(tmp_path / "b", "x")
     line = ("--layout", "lines", "--sources", tmp_path / "a", "--targets", tmp_path / "b")
-    refused(f"a source of test holds '{END}'", read, corpora, tmp_path, *line, *SEPARATED)
+    assert_refused(f"a source of test holds '{END}'", read, corpora, tmp_path, *line, *SEPARATED)
     for text in ("a b", " ", " x"):
-        refused("valid: a text without blanks", read, corpora, tmp_path, *line, "--sentence-separator", text)
+        assert_refused("valid: a text without blanks", read, corpora, tmp_path, *line, "--sentence-separator", text)
     with pytest.raises(SystemExit):
         question_generation.main(["--inputs", "x", "--output-dir", "y", *SEPARATED])
     assert not (tmp_path / "out").exists()
@@ -154,8 +154,8 @@ def test_pieces_come_back_as_text(nlu_model, tmp_path):
     source = write(tmp_path / "a", f"the cat {END} a dog", f"the{END} cat", END)
     for keeps_ends in (True, False):
         apply_files("spm", model, [source], [tmp_path / "pieces"], dictionary, 1.0, keeps_ends=keeps_ends)
-        rows = [line.split() for line in lines(tmp_path / "pieces")]
+        rows = [line.split() for line in read_lines(tmp_path / "pieces")]
         assert [row.count(END) for row in rows] == ([1, 0, 1] if keeps_ends else [0, 0, 0])
     apply_files("spm", model, [source], [tmp_path / "pieces"], dictionary, 1.0, keeps_ends=True)
     decode_files(SentencePiece(model, keeps_ends=True), [tmp_path / "pieces"], [tmp_path / "back"])
-    assert lines(tmp_path / "back")[0] == f"the cat {END} a dog"
+    assert read_lines(tmp_path / "back")[0] == f"the cat {END} a dog"

@@ -6,7 +6,7 @@ import pytest
 
 from data_prep.scoring import comet, score
 from tests.nlu_bins import write
-from tests.unit.data_prep.files import refused
+from tests.unit.data_prep.files import assert_refused
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_the_paper_s_model_has_a_command_for_each_system(line, tmp_path, capsys)
 
 
 def test_a_model_without_files_is_refused(line, tmp_path):
-    refused("--comet-model x: only --comet-files DIR uses it", score.main, [*line, "--comet-model", "x"])
+    assert_refused("--comet-model x: only --comet-files DIR uses it", score.main, [*line, "--comet-model", "x"])
     files = ["--source", str(tmp_path / "src"), "--comet-files", str(tmp_path / "out")]
-    refused("--comet-model ''", score.main, [*line, *files, "--comet-model", " "])
+    assert_refused("--comet-model ''", score.main, [*line, *files, "--comet-model", " "])
     assert not (tmp_path / "out").exists()
