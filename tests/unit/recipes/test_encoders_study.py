@@ -27,7 +27,7 @@ def test_the_settings_are_the_papers():
     assert [job.arm.name for job in jobs[:4]] == list(ARMS) and len(jobs) == 4 * 8
     for job in jobs:
         command = runs.training(job, 1)
-        options = options_of(command)[1]
+        options = options_of(command)
         expected = "2e-5" if job.pair == "pos" else "5e-6"
         names = ("lr", "max-epoch", "max-positions", "input-format", "train-subset", "valid-subset")
         values = (expected, "10", "256", ARMS[job.arm.name], "train.en", "valid.*")

@@ -41,7 +41,7 @@ def write(folder, rows):
 def subsets_of(folder, task, arm="transfer"):
     runs = Runs(read_study(STUDIES / "xtreme.yaml"), ROOT, str(folder), {})
     (job,) = [job for job in runs.study.final() if (job.pair, job.arm.name) == (task, arm)]
-    return runs, options_of(runs.output(job, "test"))[1]
+    return runs, options_of(runs.output(job, "test"))
 
 
 @pytest.mark.parametrize("task", [*LABELLED, "xquad"])
