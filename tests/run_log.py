@@ -1,7 +1,8 @@
-"""``tests/run_log.jsonl``: where the tests were run, a line for each Python, system and device, and what came of it.
+"""``tests/run_log.jsonl``: the outcome of the tests, a line per Python, system and device.
 
-``RUN_LOG=tests/run_log.jsonl make test DEVICE=pretend`` puts in the line of this Python and device, ``make test-pythons`` those of
-several Pythons. ``python -m tests.run_log VERSION REASON`` says why a Python has no run.
+``RUN_LOG=tests/run_log.jsonl make test DEVICE=pretend`` writes the line of this Python and device,
+``make test-pythons`` those of several Pythons. ``python -m tests.run_log VERSION REASON`` records
+why the tests were not run with a Python.
 """
 
 import importlib.metadata
@@ -21,13 +22,15 @@ START = time.monotonic()
 
 
 def read(path=LOG):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def put(path, line):
-    """Put in a line, for that of the same minor version of Python, system and device."""
-    lines = [other for other in read(path) if _key(other) != _key(line)] + [line]
-    texts = [json.dumps(one, ensure_ascii=False) for one in sorted(lines, key=_key)]
+    """Write a line instead of that of the same minor version of Python, system and device."""
+    lines = [old for old in read(path) if _key(old) != _key(line)] + [line]
+    texts = [json.dumps(entry, ensure_ascii=False) for entry in sorted(lines, key=_key)]
     path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
 
 
@@ -35,59 +38,62 @@ def _key(line):
     return tuple(map(int, line["python"].split(".")[:2])), line["system"], line.get("on", "cpu")
 
 
-def _where():
+def _system_and_date():
     return {"system": f"{platform.system()} {platform.machine()}", "date": str(date.today())}
 
 
+def _git(*arguments):
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def _commit():
-    """The commit of the checkout; that something differs from it is said."""
-    git = ["git", "-C", str(ROOT)]
-    commands = (
-        ["rev-parse", "--short", "HEAD"],
-        ["status", "--porcelain", ".", ":!docs/running.md", ":!tests/run_log.jsonl"],
-    )
-    commit, changes = (
-        subprocess.run([*git, *rest], capture_output=True, text=True, check=False).stdout for rest in commands
-    )
-    return commit.strip() + (" with changes" if changes else "")
+    """Return the commit of the checkout, with a note if files differ from it."""
+    outputs = [":!docs/running.md", ":!tests/run_log.jsonl"]
+    commit = _git("rev-parse", "--short", "HEAD")
+    return commit + (" with changes" if _git("status", "--porcelain", ".", *outputs) else "")
 
 
-def _worst(waits):
-    """Kind of training -> the most waits that one of its runs had."""
+def _most_waits(waits):
+    """Return the waits of the worst run, by kind of training."""
     worst = {}
-    for one in waits:
-        worst[one["training"]] = max(one["waits"], worst.get(one["training"], []), key=len)
+    for run in waits:
+        worst[run["training"]] = max(run["waits"], worst.get(run["training"], []), key=len)
     return dict(sorted(worst.items()))
 
 
-def finished(reporter, device_name):
-    """The line of a run of pytest; ``reporter``: pytest's, which has the reports of all workers."""
+def describe_run(reporter, device_name):
+    """Return the line of a pytest run; ``reporter`` has the reports of all workers."""
     import torch
 
     from benchmarks import report
 
-    installed = {distribution.metadata["Name"] for distribution in importlib.metadata.distributions()}
-    fairseq = "fairseq-fixed" if "fairseq-fixed" in installed else "fairseq"
-    waits = read(Path(os.environ["PRETEND_TABLE"])) if "PRETEND_TABLE" in os.environ else []
-    kinds = {kind: reporter.stats.get(kind, []) for kind in ("passed", "failed", "error", "skipped")}
-    files = {one.nodeid.partition("::")[0] for reports in kinds.values() for one in reports}
-    reasons = Counter(one.longrepr[2].removeprefix("Skipped: ") for one in kinds["skipped"])
-    return {
+    packages = {package.metadata["Name"] for package in importlib.metadata.distributions()}
+    fairseq = "fairseq-fixed" if "fairseq-fixed" in packages else "fairseq"
+    install_seconds = os.environ.get("INSTALL_SECONDS")
+    outcomes = ("passed", "failed", "error", "skipped")
+    reports = {outcome: reporter.stats.get(outcome, []) for outcome in outcomes}
+    files = {test.nodeid.partition("::")[0] for tests in reports.values() for test in tests}
+    reasons = Counter(test.longrepr[2].removeprefix("Skipped: ") for test in reports["skipped"])
+    line = {
         **report.describe_machine(torch.device("cuda" if device_name == "cuda" else "cpu")),
-        **_where(),
+        **_system_and_date(),
         "on": device_name,
         "gpu": torch.cuda.is_available(),
         "fairseq": f"{fairseq} {importlib.metadata.version(fairseq)}",
         "commit": _commit(),
-        "install_seconds": int(os.environ["INSTALL_SECONDS"]) if "INSTALL_SECONDS" in os.environ else None,
+        "install_seconds": int(install_seconds) if install_seconds is not None else None,
         "test_seconds": round(time.monotonic() - START),
         "files": [len(files), len(list(ROOT.glob("tests/**/test_*.py")))],
-        "passed": len(kinds["passed"]),
-        "failed": len(kinds["failed"]) + len(kinds["error"]),
+        "passed": len(reports["passed"]),
+        "failed": len(reports["failed"]) + len(reports["error"]),
         "skipped": dict(reasons.most_common()),
-        **({"waits": _worst(waits)} if waits else {}),
     }
+    waits = read(Path(os.environ["PRETEND_TABLE"])) if "PRETEND_TABLE" in os.environ else []
+    return {**line, "waits": _most_waits(waits)} if waits else line
 
 
 if __name__ == "__main__":
-    put(Path(os.environ.get("RUN_LOG", LOG)), {"python": sys.argv[1], **_where(), "reason": sys.argv[2]})
+    version, reason = sys.argv[1:]
+    entry = {"python": version, **_system_and_date(), "reason": reason}
+    put(Path(os.environ.get("RUN_LOG", LOG)), entry)

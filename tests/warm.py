@@ -1,8 +1,9 @@
-"""Stock commands in processes forked from one that has imported torch and fairseq: five seconds of a core less for each.
+"""Run stock commands in forks of a process that has imported torch and fairseq.
 
-That one is multiprocessing's forkserver. It forks before it has done anything but import the stock libraries, so what the tests
-are about stays apart: registries, patches, --user-dir, options, generators, threads. Recipes in bash, torchrun and our own
-commands start cold.
+This saves five seconds of a core per command. The process is multiprocessing's forkserver. It forks
+before it does anything but import the stock libraries, so registries, patches, --user-dir, options,
+generators and threads of the commands stay separate. Recipes in bash, torchrun and the commands of
+this package start cold.
 """
 
 import gc
@@ -17,18 +18,24 @@ from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
 
-IMPORTED = ["fairseq", "fairseq.trainer", "fairseq.binarizer", "fairseq.model_parallel.megatron_trainer"]
+IMPORTED = [
+    "fairseq",
+    "fairseq.trainer",
+    "fairseq.binarizer",
+    "fairseq.model_parallel.megatron_trainer",
+]
 
 
 def run(module, arguments, files, cwd, env, timeout):
     """Run ``python -m module arguments``; ``files``: paths of standard input, output and error.
 
-    Returns the exit status (negative: the signal); None after ``timeout`` seconds: the process and its children are killed.
+    Returns the exit status (negative: the signal), or None after ``timeout`` seconds, when the
+    process and its children are killed.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
     process = context.Process(target=_become, args=(module, arguments, files, cwd, env))
-    with mock.patch.dict(os.environ, env):  # the forkserver, too, sees a GPU only where the command may
+    with mock.patch.dict(os.environ, env):  # also hides GPUs from the forkserver
         process.start()
     process.join(timeout)
     if process.exitcode is None:
@@ -39,10 +46,10 @@ def run(module, arguments, files, cwd, env, timeout):
 
 
 def _become(module, arguments, files, cwd, env):
-    """Take the place of a process that ``python -m`` has just started."""
+    """Behave like a process that ``python -m`` has just started."""
     import numpy as np
 
-    gc.freeze()  # else the first collection would copy every page
+    gc.freeze()  # or the first collection would copy every page
     os.setsid()  # so that a timeout also ends data-loading workers
     for number, path in enumerate(files):
         file = os.open(path, os.O_RDWR)
@@ -57,9 +64,10 @@ def _become(module, arguments, files, cwd, env):
         from tests.pretend.cuda import answer
 
         answer()
-    np.random.seed()  # as in a new process, else all would draw the same numbers without a seed
-    # A command that sets up its logging before it imports fairseq does not find what fairseq's import has set up.
-    if re.search(r"^logging\.basicConfig", Path(find_spec(module).origin).read_text(encoding="utf-8"), re.MULTILINE):
+    np.random.seed()  # or all processes without a seed would draw the same numbers
+    # A command that sets up logging before it imports fairseq must not see fairseq's set-up.
+    source = Path(find_spec(module).origin).read_text(encoding="utf-8")
+    if re.search(r"^logging\.basicConfig", source, re.MULTILINE):
         logging.root.handlers.clear()
         logging.root.setLevel(logging.WARNING)
     sys.argv = [module, *arguments]

@@ -92,8 +92,7 @@ def attention(
 def is_fused_slow(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Return True in bfloat16 training on CPU over at most ``MOST_KEYS`` keys."""
     trains = torch.is_grad_enabled() and any(part.requires_grad for part in (query, key, value))
-    devices = ("cpu", "meta")  # meta: a run on CPU without values, common.valueless
-    is_bfloat16_on_cpu = query.dtype == torch.bfloat16 and query.device.type in devices
+    is_bfloat16_on_cpu = query.dtype == torch.bfloat16 and query.device.type == "cpu"
     return trains and is_bfloat16_on_cpu and key.size(2) <= MOST_KEYS
 
 

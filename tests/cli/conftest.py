@@ -1,5 +1,6 @@
-"""A tiny world for command-line tests: a toy corpus with words as pieces, its data-bin and a random masked LM."""
+"""A tiny world for command-line tests: a toy corpus with words as pieces and a random masked LM."""
 
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,11 @@ COUNTS = {"train": 96, "valid": 12, "test": 12}
 
 
 class World(NamedTuple):
-    """Folder of the text files; data-bin of en-de; Hugging Face folder of a random masked LM; pieces in the dictionary."""
+    """Files of the toy corpus.
+
+    ``root``: text files; ``data``: data-bin of en-de; ``masked_lm``: Hugging Face folder of a
+    random masked LM; ``pieces``: number of pieces in the dictionary.
+    """
 
     root: Path
     data: Path
@@ -28,7 +33,7 @@ def write_random_masked_lm(folder, vocab_size, seed, dictionary, embed_dim=16):
     sizes = MaskedLMSizes(vocab_size, 2, embed_dim, 2 * embed_dim, 2, max_positions=96)
     model = MaskedLM(sizes)
     model.reset_parameters()
-    tensors = {key: value for key, value in model.state_dict().items() if key != "lm_head.weight"}
+    tensors = {key: tensor for key, tensor in model.state_dict().items() if key != "lm_head.weight"}
     write_masked_lm(folder, vars(sizes), tensors, dtype=torch.float32)
     (folder / "dict.txt").write_bytes(dictionary.read_bytes())
     return folder
@@ -36,27 +41,45 @@ def write_random_masked_lm(folder, vocab_size, seed, dictionary, embed_dim=16):
 
 @pytest.fixture(scope="session")
 def train(run_cli, user_dir):
-    """Run fairseq-train with Adam on the CPU. ``text`` is cut at its spaces; options that stand later win."""
+    """Run fairseq-train with Adam on the CPU. ``text`` is split at spaces; later options win."""
 
     def run(data, save_dir, text, *more, **options):
-        line = f"""{data} --user-dir {user_dir} --save-dir {save_dir} --optimizer adam --lr 0.01 --max-sentences 8 --cpu --seed 5
-            --num-workers 0 --log-format json --log-interval 1 {text}"""
+        line = f"""{data} --user-dir {user_dir} --save-dir {save_dir} --optimizer adam --lr 0.01
+            --max-sentences 8 --cpu --seed 5 --num-workers 0 --log-format json --log-interval 1
+            {text}"""
         return run_cli("train", *line.split(), *more, **options)
 
     return run
 
 
 @pytest.fixture(scope="session")
+def torchrun(run_cli):
+    """Run fairseq-train on several processes of this machine."""
+
+    def run(processes, *arguments):
+        program = Path(sys.executable).with_name("fairseq-train")
+        line = ["--standalone", "--nproc_per_node", processes, program, *arguments]
+        return run_cli("torch.distributed.run", *line)
+
+    return run
+
+
+@pytest.fixture(scope="session")
 def hydra(run_cli, user_dir):
-    """Run fairseq-hydra-train with what ``train`` has too and ``SECTION: VALUES`` lines. Returns the folder of the checkpoints."""
+    """Run fairseq-hydra-train like ``train``, with sections in YAML; return the save dir."""
 
     def run(folder, sections):
-        values = {"common": {"user_dir": user_dir, "seed": 5, "log_format": "json", "cpu": True}}
-        values.update(optimizer={"_name": "adam"}, lr_scheduler={"_name": "fixed"}, optimization={"lr": [0.01]})
-        values.update(dataset={"batch_size": 8, "num_workers": 0}, checkpoint={"save_dir": str(folder / "hydra")})
-        for section, given in yaml.safe_load(sections).items():
-            values.setdefault(section, {}).update(given)
-        (folder / "run.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+        config = {
+            "common": {"user_dir": user_dir, "seed": 5, "log_format": "json", "cpu": True},
+            "optimizer": {"_name": "adam"},
+            "lr_scheduler": {"_name": "fixed"},
+            "optimization": {"lr": [0.01]},
+            "dataset": {"batch_size": 8, "num_workers": 0},
+            "checkpoint": {"save_dir": str(folder / "hydra")},
+        }
+        for section, settings in yaml.safe_load(sections).items():
+            config.setdefault(section, {}).update(settings)
+        (folder / "run.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
         run_cli("hydra_train", "--config-dir", folder, "--config-name", "run", cwd=folder)
         return folder / "hydra"
 
@@ -65,7 +88,7 @@ def hydra(run_cli, user_dir):
 
 @pytest.fixture(scope="session")
 def decode(run_cli, user_dir):
-    """Run fairseq-generate, or another command that reads a checkpoint, on the CPU. ``text`` is cut at its spaces."""
+    """Run fairseq-generate, or another command that reads a checkpoint, on the CPU."""
 
     def run(data, path, text, *more, command="generate", **options):
         line = f"{data} --user-dir {user_dir} --path {path} --cpu {text}"
@@ -77,12 +100,12 @@ def decode(run_cli, user_dir):
 @pytest.fixture(scope="session")
 def world(tmp_path_factory, run_cli):
     root = tmp_path_factory.mktemp("world")
-    lines = {(split, lang): [] for split in COUNTS for lang in ("en", "de")}
+    texts = {(split, lang): [] for split in COUNTS for lang in ("en", "de")}
     for example in generate(3, COUNTS):
         for lang in ("en", "de"):
-            lines[example.split, lang].append(example.texts[lang])
-    words = sorted({word for text in lines.values() for line in text for word in line.split()})
-    for (split, lang), text in lines.items():
+            texts[example.split, lang].append(example.texts[lang])
+    words = sorted({word for text in texts.values() for line in text for word in line.split()})
+    for (split, lang), text in texts.items():
         (root / f"{split}.{lang}").write_text("\n".join(text) + "\n", encoding="utf-8")
     dictionary = root / "dict.txt"
     dictionary.write_text("".join(f"{word} 1\n" for word in words), encoding="utf-8")

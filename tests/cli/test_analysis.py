@@ -1,4 +1,4 @@
-"""The analysis commands, as a user types them."""
+"""Test the analysis commands as a user types them."""
 
 import json
 
@@ -8,46 +8,55 @@ from tests import nlu_builders
 
 from .conftest import write_random_masked_lm
 
+PLAIN = ["--cpu", "--sentencepiece", "none"]
+
 
 @pytest.fixture
 def models(world, tmp_path):
-    return world.masked_lm, write_random_masked_lm(tmp_path / "other", world.pieces + 5, 2, world.root / "dict.txt")
+    words = world.root / "dict.txt"
+    return world.masked_lm, write_random_masked_lm(tmp_path / "lm", world.pieces + 5, 2, words)
 
 
-def rows_of(folder):
-    return json.loads((folder / "x.json").read_text(encoding="utf-8"))["rows"]
+def read_rows(path):
+    return json.loads(path.read_text(encoding="utf-8"))["rows"]
 
 
 def test_cka_and_retrieval(world, models, run_cli, tmp_path):
-    common = ["--cpu", "--sentencepiece", "none"]
     texts = ["--text", *(f"{lang}={world.root / f'train.{lang}'}" for lang in ("en", "de"))]
-    written = ["--json", tmp_path / "x.json", "--plot", tmp_path / "x.svg"]
-    done = run_cli("fairseq_plugins", "cka", *models, *common, *texts, *written)
-    assert done.stdout.count("\n| en") == done.stdout.count("\n| de") == 3
-    rows = rows_of(tmp_path)
+    results = ["--json", tmp_path / "cka.json", "--plot", tmp_path / "cka.svg"]
+    process = run_cli("fairseq_plugins", "cka", *models, *PLAIN, *texts, *results)
+    assert process.stdout.count("\n| en") == process.stdout.count("\n| de") == 3
+    rows = read_rows(tmp_path / "cka.json")
     assert {row["n"] for row in rows} == {96}
-    assert all(-1 <= row["unbiased"] < row["biased"] <= 1 and len(row["floor_biased"]) == 5 for row in rows)
-    assert "unbiased CKA" in (tmp_path / "x.svg").read_text(encoding="utf-8")
-    assert "RuntimeWarning" not in done.stderr
+    for row in rows:
+        assert -1 <= row["unbiased"] < row["biased"] <= 1
+        assert len(row["floor_biased"]) == 5
+    assert "unbiased CKA" in (tmp_path / "cka.svg").read_text(encoding="utf-8")
+    assert "RuntimeWarning" not in process.stderr
+
     files = [world.root / f"test.{lang}" for lang in ("en", "de")]
-    done = run_cli("fairseq_plugins", "retrieval", "tatoeba", models[0], "--pair", "en-de", *files, *common)
-    assert "| average" in done.stdout
+    line = ["retrieval", "tatoeba", models[0], "--pair", "en-de", *files, *PLAIN]
+    assert "| average" in run_cli("fairseq_plugins", *line).stdout
 
 
 def test_singular_values(models, run_cli, tmp_path):
-    done = run_cli(
-        "fairseq_plugins", "singular-values", *models, "--json", tmp_path / "x.json", "--plot", tmp_path / "x.png"
-    )
-    assert done.stdout.count("| d ") == 2
-    assert [row["distance"] > 0 for row in rows_of(tmp_path)] == [True] * 2 * 6
+    results = ["--json", tmp_path / "values.json", "--plot", tmp_path / "values.png"]
+    process = run_cli("fairseq_plugins", "singular-values", *models, *results)
+    assert process.stdout.count("| d ") == 2
+    rows = read_rows(tmp_path / "values.json")
+    assert [row["distance"] > 0 for row in rows] == [True] * 2 * 6
 
 
 def test_distance_and_frequencies(run_cli, tmp_path):
     nlu_builders.mbart_cc25(tmp_path / "cc25")
-    (tmp_path / "en").write_text("p1 p2\np3\n", encoding="utf-8")
-    (tmp_path / "de").write_text("p5\np6 p7\n", encoding="utf-8")
-    line = f"--source {tmp_path / 'en'} --target {tmp_path / 'de'} --source-lang en --target-lang de --sentencepiece none --cpu"
-    done = run_cli("fairseq_plugins", "language-distance", tmp_path / "cc25", *line.split())
-    assert "distance of en and de" in done.stdout and "2 sentences" in done.stderr
-    line = f"--train {tmp_path / 'en'} --reference {tmp_path / 'de'} --output x={tmp_path / 'en'}"
-    assert "| x " in run_cli("fairseq_plugins", "frequency-f1", *line.split()).stdout
+    source, target = tmp_path / "en", tmp_path / "de"
+    source.write_text("p1 p2\np3\n", encoding="utf-8")
+    target.write_text("p5\np6 p7\n", encoding="utf-8")
+    texts = f"--source {source} --target {target} --source-lang en --target-lang de".split()
+    line = ["language-distance", tmp_path / "cc25", *texts, *PLAIN]
+    process = run_cli("fairseq_plugins", *line)
+    assert "distance of en and de" in process.stdout
+    assert "2 sentences" in process.stderr
+
+    line = f"frequency-f1 --train {source} --reference {target} --output x={source}"
+    assert "| x " in run_cli("fairseq_plugins", *line.split()).stdout

@@ -1,8 +1,7 @@
-"""Targets and scripts with paths that a shell would split, execute or take for options."""
+"""Test targets and scripts with paths that a shell would split, execute or take for options."""
 
 import io
 import os
-import subprocess
 import sys
 import tarfile
 
@@ -13,11 +12,14 @@ from tests.conftest import ROOT
 from tests.csr_builders import write_raw
 from tests.nlu_bins import model_and_dictionary, write
 
-from .commands import HOSTILE_NAME
+from .commands import HOSTILE_NAME, finish, start, write_program
 
-TYPED = f"{HOSTILE_NAME} $(shell touch executed)"
-"""What a user may type behind NAME= of a target: make has a $(…) of its own."""
-LEXICON = "--dim 8 --window 2 --negative 2 --min-count 2 --top 2 --iterations 2 --threads 1 --epochs 1".split()
+SETTING = f"{HOSTILE_NAME} $(shell touch executed)"
+"""Value of a make variable: make has a $(…) of its own."""
+
+LEXICON = """--source=-toy.en --target=-toy.de --out=-out --dim 8 --window 2 --negative 2
+    --min-count 2 --top 2 --iterations 2 --threads 1 --epochs 1"""
+ECHO = '#!/bin/sh\nprintf "%s\\n" "$@" >&2\nexit {status}\n'
 
 
 @pytest.fixture
@@ -26,65 +28,65 @@ def folder(tmp_path):
     path = tmp_path / HOSTILE_NAME
     path.mkdir()
     yield path
-    assert not list(tmp_path.rglob("executed")) and not (ROOT / "executed").exists()
+    assert not list(tmp_path.rglob("executed"))
+    assert not (ROOT / "executed").exists()
 
 
 def run(line, folder, programs=None, **environment):
-    """Run a command in a folder, with the programs of another folder before all others."""
-    folders = [*([str(programs)] if programs else []), os.path.dirname(sys.executable), os.environ["PATH"]]
-    variables = {**os.environ, "PATH": os.pathsep.join(folders), "PYTHON": sys.executable, **environment}
-    options = {"capture_output": True, "text": True, "timeout": 300, "check": False}
-    return subprocess.run(line, cwd=folder, env=variables, **options)
+    """Run a command in a folder; programs in the folder ``programs`` precede all others."""
+    folders = [os.path.dirname(sys.executable), os.environ["PATH"]]
+    if programs:
+        folders.insert(0, str(programs))
+    environment = {"PYTHON": sys.executable, **environment}
+    return finish(start(line, folder, PATH=os.pathsep.join(folders), **environment))
 
 
 def run_script(name, folder, *arguments, **environment):
-    """Run a script of the checkout in a folder; it must succeed."""
-    done = run(["bash", str(ROOT / name), *map(str, arguments)], folder, **environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
+    """Run a script of the checkout in a folder; it must succeed. Returns its output."""
+    status, output = run(["bash", ROOT / name, *arguments], folder, **environment)
+    assert status == 0, output
+    return output
 
 
 @pytest.fixture
-def environment(tmp_path):
-    """Make a finished virtual environment whose programs record their arguments, and return a call of make in it."""
+def make(tmp_path):
+    """Call make in a finished virtual environment whose programs record their arguments."""
     venv, recipes = tmp_path / "venv", tmp_path / "recipes"
     for name in ("venv/bin", "venv/.stamps", "recipes/bin"):
         (tmp_path / name).mkdir(parents=True)
     stamps = "venv torch constraints.txt builders package recipes study plots runtime onnx"
     for stamp in [*(venv / ".stamps" / name for name in stamps.split()), recipes / ".stamp"]:
         stamp.touch()
+    recorded = tmp_path / "arguments"
     for name in ("bash", "python"):
-        program = venv / "bin" / name
-        program.write_text(f"#!/bin/bash\nprintf '%s\\0' \"$@\" \"OUT=${{OUT-}}\" >>'{tmp_path}/arguments'\nexit 3\n")
-        program.chmod(0o755)
+        record = f"printf '%s\\0' \"$@\" \"OUT=${{OUT-}}\" >>'{recorded}'"
+        write_program(venv / "bin" / name, f"#!/bin/bash\n{record}\nexit 3\n")
 
     def call(target, *settings):
-        line = ["make", "-C", str(ROOT), target, f"VENV={venv}", f"RECIPES={recipes}", *settings]
-        line += [f"PYTHON={venv / 'bin' / 'python'}"] if target == "tree" else []
-        done = run(line, tmp_path)
-        assert "Error 3" in done.stderr, done.stdout + done.stderr
-        return (tmp_path / "arguments").read_text().split("\0")
+        line = ["make", "-C", ROOT, target, f"VENV={venv}", f"RECIPES={recipes}", *settings]
+        if target == "tree":
+            line.append(f"PYTHON={venv / 'bin' / 'python'}")
+        _, output = run(line, tmp_path)
+        assert "Error 3" in output, output
+        return recorded.read_text().split("\0")
 
     return call
 
 
-@pytest.mark.parametrize(
-    ("target", "settings", "passed"),
-    [
-        ("translator", ["SRC", "TGT", "OUT", "MLM"], ["{}", "{}", "{}", "2", "1", "{}"]),
-        ("study", ["STUDY", "DATA", "OUT"], ["{}", "{}", "{}", "1", "cpu"]),
-        ("serve", ["MODEL"], ["{}"]),
-        ("quickstart", ["OUT"], ["OUT={}"]),
-        ("hydra", ["OUT"], ["--output={}"]),
-        ("publish", ["OUT"], ["--publish={}"]),
-        ("tree", ["ROOT"], ["{}"]),
-    ],
+@pytest.mark.cases(
+    "target variables arguments",
+    ("translator", ["SRC", "TGT", "OUT", "MLM"], ["{}", "{}", "{}", "2", "1", "{}"]),
+    ("study", ["STUDY", "DATA", "OUT"], ["{}", "{}", "{}", "1", "cpu"]),
+    ("serve", ["MODEL"], ["{}"]),
+    ("quickstart", ["OUT"], ["OUT={}"]),
+    ("hydra", ["OUT"], ["--output={}"]),
+    ("publish", ["OUT"], ["--publish={}"]),
+    ("tree", ["ROOT"], ["{}"]),
 )
-def test_targets_pass_on_what_was_typed(folder, environment, target, settings, passed):
-    arguments = environment(target, *(f"{name}={TYPED}" for name in settings))
-    assert [word for word in arguments if word in {text.format(TYPED) for text in passed}] == [
-        text.format(TYPED) for text in passed
-    ]
+def test_targets_pass_settings_on_unchanged(folder, make, target, variables, arguments):
+    expected = [text.format(SETTING) for text in arguments]
+    recorded = make(target, *(f"{name}={SETTING}" for name in variables))
+    assert [word for word in recorded if word in expected] == expected
 
 
 def test_preprocess_and_distill(folder):
@@ -99,12 +101,12 @@ def test_preprocess_and_distill(folder):
 
     programs = folder.parent / "programs"
     programs.mkdir()
-    translation = "D-0\\t0\\tder Hund\\nD-1\\t0\\tein Hund\\nGenerate train with beam=1\\n"
-    (programs / "fairseq-generate").write_text(f"#!/bin/sh\n[ \"$1\" = ./-bin ] && printf '{translation}'\n")
-    (programs / "fairseq-generate").chmod(0o755)
+    output = "D-0\\t0\\tder Hund\\nD-1\\t0\\tein Hund\\nGenerate train with beam=1\\n"
+    generate_stub = f"#!/bin/sh\n[ \"$1\" = ./-bin ] && printf '{output}'\n"
+    write_program(programs / "fairseq-generate", generate_stub)
     (folder / "-checkpoint.pt").touch()
-    line = "--data -bin --pair en-de --checkpoint -checkpoint.pt --out -distilled --shards 1".split()
-    run_script("data_prep/distill.sh", folder, *line, programs=programs)
+    line = "--data -bin --pair en-de --checkpoint -checkpoint.pt --out -distilled --shards 1"
+    run_script("data_prep/distill.sh", folder, *line.split(), programs=programs)
     assert (folder / "-distilled" / "bin" / "train.en-de.de.bin").is_file()
 
 
@@ -112,7 +114,7 @@ def test_lexicon(folder):
     examples = list(generate(3, {"train": 60}))
     for language in ("en", "de"):
         write_raw(folder / f"-toy.{language}", *(example.texts[language] for example in examples))
-    run_script("data_prep/lexicon.sh", folder, "--source=-toy.en", "--target=-toy.de", "--out=-out", *LEXICON)
+    run_script("data_prep/lexicon.sh", folder, *LEXICON.split())
     assert (folder / "-out" / "en-de.tsv").is_file()
 
 
@@ -126,35 +128,29 @@ def test_understanding(folder):
 
 
 def test_corpus_from_an_archive(folder):
-    members = {
-        f"ml50/{split}.de_DE-en_XX.{language}": f"a line of {split}\n"
-        for split in ("train", "valid", "test")
-        for language in ("de_DE", "en_XX")
-    }
     with tarfile.open(folder / "-archive.tar", "w") as archive:
-        for name, text in members.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(text)
-            archive.addfile(entry, io.BytesIO(text.encode()))
+        for split in ("train", "valid", "test"):
+            for language in ("de_DE", "en_XX"):
+                entry = tarfile.TarInfo(f"ml50/{split}.de_DE-en_XX.{language}")
+                text = f"a line of {split}\n".encode()
+                entry.size = len(text)
+                archive.addfile(entry, io.BytesIO(text))
     line = "--out -out --pairs de_DE-en_XX --archive -archive.tar".split()
     run_script("data_prep/ml50.sh", folder, *line)
     assert (folder / "-out" / "text" / "manifest.json").is_file()
 
 
-def test_quickstart_begins_in_its_folder(folder):
-    stub = folder.parent / "python"
-    stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >&2; exit 7\n')
-    stub.chmod(0o755)
-    relative = os.path.relpath(folder, ROOT)
-    done = run(["bash", "examples/quickstart/run.sh"], ROOT, OUT=f"{relative}/-out", PYTHON=str(stub))
-    assert done.returncode == 7 and f"{relative}/-out/text" in done.stderr.splitlines()
+def test_quickstart_and_serve_call_python_in_their_folder(folder):
+    failing = write_program(folder.parent / "failing", ECHO.format(status=7))
+    out = f"{os.path.relpath(folder, ROOT)}/-out"
+    line = ["bash", "examples/quickstart/run.sh"]
+    status, output = run(line, ROOT, OUT=out, PYTHON=str(failing))
+    assert status == 7
+    assert f"{out}/text" in output.splitlines()
 
-
-def test_serve_exports_and_starts(folder):
-    stub = folder.parent / "python"
-    stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    stub.chmod(0o755)
     (folder / "-model").mkdir()
     (folder / "-model" / "model.json").touch()
-    done = run_script("examples/serve.sh", folder, "-model", PYTHON=str(stub))
-    assert done.stdout.splitlines() == ["-m", "fairseq_plugins_runtime", "serve", "./-model", "--port", "5000"]
+    echo = write_program(folder.parent / "echo", ECHO.format(status=0))
+    output = run_script("examples/serve.sh", folder, "-model", PYTHON=str(echo))
+    expected = "-m fairseq_plugins_runtime serve ./-model --port 5000"
+    assert output.splitlines() == expected.split()

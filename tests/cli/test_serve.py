@@ -1,13 +1,12 @@
-"""``make serve``: what is exported, when it is exported again, what is served. The long commands are stand-ins."""
-
-import os
-import subprocess
+"""Test ``make serve`` with a stand-in for Python: when a model is exported, and what is served."""
 
 import pytest
 
 from tests.conftest import ROOT
 
-# Stands for Python: notes each call, names a checkpoint as fairseq_plugins.translate does, leaves what the export leaves.
+from .commands import finish, start, write_program
+
+# Records each call, names a checkpoint like fairseq_plugins.translate, and "exports" a folder.
 STAND_IN = """#!/usr/bin/env bash
 echo "$*" >>"$CALLS"
 case "$*" in
@@ -19,17 +18,16 @@ esac
 
 @pytest.fixture
 def serve(tmp_path):
-    """A call of the script; gives the calls of Python that it made, without the first words."""
-    (tmp_path / "python").write_text(STAND_IN)
-    (tmp_path / "python").chmod(0o755)
+    """Run serve.sh; return its calls of Python without their first words."""
+    python = write_program(tmp_path / "python", STAND_IN)
+    calls = tmp_path / "calls"
 
-    def call(model, **settings):
-        calls = tmp_path / "calls"
+    def call(model, expected_status=0, **settings):
         calls.write_text("")
-        environment = {**os.environ, "PYTHON": str(tmp_path / "python"), "CALLS": str(calls), **settings}
-        line = ["bash", str(ROOT / "examples" / "serve.sh"), str(model)]
-        done = subprocess.run(line, env=environment, capture_output=True, text=True)
-        assert done.returncode == (2 if "valid:" in done.stderr else 0), done.stderr
+        line = ["bash", ROOT / "examples" / "serve.sh", model]
+        environment = {"PYTHON": str(python), "CALLS": str(calls), **settings}
+        status, output = finish(start(line, tmp_path, **environment))
+        assert status == expected_status, output
         return [text.removeprefix("-m fairseq_plugins") for text in calls.read_text().splitlines()]
 
     return call
@@ -41,30 +39,32 @@ def run_folder(path):
     return path
 
 
-def test_an_exported_folder_is_served_as_it_is(serve, tmp_path):
+def test_an_exported_folder_is_served_without_an_export(serve, tmp_path):
     (tmp_path / "model.json").touch()
-    assert serve(tmp_path) == [f"_runtime serve {tmp_path} --port 5000"]
-    assert serve(tmp_path, PORT="5001", PRECISION="int8") == [f"_runtime serve {tmp_path} --port 5001"]
+    command = f"_runtime serve {tmp_path} --port"
+    assert serve(tmp_path) == [f"{command} 5000"]
+    assert serve(tmp_path, PORT="5001", PRECISION="int8") == [f"{command} 5001"]
+    assert serve(tmp_path, PRECISION="int4", expected_status=2) == []
 
 
 def test_a_checkpoint_is_exported_once(serve, tmp_path):
     run = run_folder(tmp_path / "a run")
     (run / "bin").mkdir()
-    asked, exported, served = serve(run)
-    folder = served[len("_runtime serve ") : -len(" --port 5000")]
-    assert asked == f"- {run} "
-    assert exported == f" export --format onnx --data {run}/bin {run}/average.pt {folder}"
-    assert folder.startswith(f"{run}/onnx-float32-") and serve(run) == [asked, served]
+    choose, export, start_server = serve(run)
+    folder = start_server[len("_runtime serve ") : -len(" --port 5000")]
+    assert choose == f"- {run} "
+    assert export == f" export --format onnx --data {run}/bin {run}/average.pt {folder}"
+    assert folder.startswith(f"{run}/onnx-float32-")
+    assert serve(run) == [choose, start_server]
 
-    small = serve(run, PRECISION="int8")
-    assert " --int8 " in small[1] and f"{run}/onnx-int8-" in small[2] and len(serve(run)) == 2
-    (run / "average.pt").write_text("other weights")
-    assert len(serve(run)) == 3 and f"serve {folder} " not in serve(run)[1]
+    _, export, start_server = serve(run, PRECISION="int8")
+    assert " --int8 " in export
+    assert f"{run}/onnx-int8-" in start_server
+    assert len(serve(run)) == 2
+    (run / "average.pt").write_text("changed weights")
+    choose, export, start_server = serve(run)
+    assert f"serve {folder} " not in start_server
 
 
-def test_the_checkpoint_of_a_system_is_left_to_translate(serve, tmp_path):
+def test_translate_chooses_the_checkpoint_of_a_system(serve, tmp_path):
     assert serve(run_folder(tmp_path / "out"), SYSTEM="sga")[0] == f"- {tmp_path / 'out'} sga"
-
-
-def test_an_unknown_precision_is_named(serve, tmp_path):
-    assert serve(tmp_path, PRECISION="int4") == []

@@ -1,11 +1,9 @@
-"""One SGA model for several pairs, n-best lists and reranking under the stock commands; the distillation script."""
+"""Test one SGA model for several pairs, n-best lists, reranking and the distillation script."""
 
 import os
 import re
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from fairseq.data.data_utils import load_indexed_dataset
@@ -14,12 +12,12 @@ from data_prep.io import read_lines
 from data_prep.pieces.spm import TrainOptions
 from data_prep.pieces.spm import train as train_sentencepiece
 
-from .commands import records, transformer
+from .commands import finish, records, start, transformer, write_program
 
 
 @pytest.fixture(scope="module")
 def pairs(world, path):
-    """Data-bin of en-de under three names: en-de and tr-de are trained, fr-de is not."""
+    """Copy the data-bin of en-de to tr-de, for training, and fr-de, for zero-shot."""
     for file in world.data.iterdir():
         for language in ("en", "tr", "fr"):
             name = file.name.replace(".en-de.", f".{language}-de.").replace(".en.", f".{language}.")
@@ -27,64 +25,79 @@ def pairs(world, path):
     return path
 
 
-def lists_of(done):
-    """Score and text of every hypothesis of a sentence, in the order they are printed."""
-    found = {}
-    for number, score, text in re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", done.stdout, re.MULTILINE):
-        found.setdefault(int(number), []).append((float(score), text))
-    return found
+def read_nbest(process):
+    """Read score and text of every hypothesis, by sentence, in the printed order."""
+    lists = {}
+    for number, score, text in re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", process.stdout, re.MULTILINE):
+        lists.setdefault(int(number), []).append((float(score), text))
+    return lists
 
 
 @pytest.mark.slow
-def test_one_model_for_many_pairs_from_training_to_n_best_lists(pairs, world, train, decode, tmp_path):
-    line = f"""--task sga_translation_multi --lang-pairs en-de,tr-de --arch sga_tiny --criterion sga_ctc --max-epoch 1 --eval-bleu
-        --pretrained-mlm {world.masked_lm} --prompt-length 4 --sampling-temperature 5 --best-checkpoint-metric bleu
-        --eval-bleu-args {{"iter_decode_max_iter":1}} --maximize-best-checkpoint-metric"""
-    (valid,) = [record for record in records(train(pairs, tmp_path / "sga", line)) if "valid_loss" in record]
+def test_one_model_for_many_pairs_from_training_to_reranked_lists(
+    pairs, world, train, decode, tmp_path
+):
+    line = f"""--task sga_translation_multi --lang-pairs en-de,tr-de --arch sga_tiny --max-epoch 1
+        --criterion sga_ctc --pretrained-mlm {world.masked_lm} --prompt-length 4 --eval-bleu
+        --sampling-temperature 5 --best-checkpoint-metric bleu --maximize-best-checkpoint-metric
+        --eval-bleu-args {{"iter_decode_max_iter":1}}"""
+    log = records(train(pairs, tmp_path / "sga", line))
+    (valid,) = [record for record in log if "valid_loss" in record]
     scores = [float(valid[f"valid_bleu_{pair}"]) for pair in ("en-de", "tr-de")]
     assert float(valid["valid_bleu"]) == pytest.approx(sum(scores) / 2, abs=0.02)
-    moved = shutil.copytree(pairs, tmp_path / "moved")  # the reranker's data-bin is gone when it decodes
-    line = "--task translation -s en -t de --arch transformer --share-all-embeddings --disable-validation --max-epoch 1"
-    train(moved, tmp_path / "at", line, *transformer())
-    shutil.rmtree(moved)
 
-    def generate(*more, task="sga_translation"):
-        line = f"--task {task} -s fr -t de --max-sentences 5 --iter-decode-max-iter 2"
-        return decode(pairs, tmp_path / "sga" / "checkpoint_best.pt", line, *more)
+    # The data-bin of the reranker is deleted before decoding.
+    reranker_data = shutil.copytree(pairs, tmp_path / "reranker_data")
+    line = """--task translation -s en -t de --arch transformer --share-all-embeddings
+        --disable-validation --max-epoch 1"""
+    train(reranker_data, tmp_path / "at", line, *transformer())
+    shutil.rmtree(reranker_data)
 
-    plain = generate()
-    assert "zero-shot: fr-de is none of the pairs that the prompts were trained on: en-de, tr-de" in plain.stderr
-    assert {len(found) for found in lists_of(plain).values()} == {1}
-    beam = "--iter-decode-ctc-beam 4 --nbest 3 --lang-pairs tr-de,en-de".split()
-    lists = lists_of(generate(*beam, task="sga_translation_multi"))
+    def generate(more, task="sga_translation"):
+        line = f"--task {task} -s fr -t de --max-sentences 5 --iter-decode-max-iter 2 {more}"
+        return decode(pairs, tmp_path / "sga" / "checkpoint_best.pt", line)
+
+    greedy = generate("")
+    assert "zero-shot: fr-de " in greedy.stderr
+    assert {len(hypotheses) for hypotheses in read_nbest(greedy).values()} == {1}
+    beam = "--iter-decode-ctc-beam 4 --nbest 3 --lang-pairs tr-de,en-de"
+    lists = read_nbest(generate(beam, task="sga_translation_multi"))
     assert len(lists) == 12
-    for found in lists.values():
-        assert len({text for _, text in found}) == len(found) == 3
-        assert [score for score, _ in found] == sorted((score for score, _ in found), reverse=True)
-        assert sum(2.0**score for score, _ in found) < 1.0
+    for hypotheses in lists.values():
+        assert len({text for _, text in hypotheses}) == len(hypotheses) == 3
+        scores = [score for score, _ in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert sum(2.0**score for score in scores) < 1.0
 
-    at = f"--rerank-at {tmp_path / 'at' / 'checkpoint_last.pt'} --iter-decode-ctc-beam 4 --nbest 4 --lenpen 0".split()
-    light, heavy = (lists_of(generate(*at, "--rerank-at-weight", weight)) for weight in (0, 1))
-    for number, found in light.items():  # the order of CTC alone
-        assert [text for _, text in found[:3]] == [text for _, text in lists[number]]
-        assert {text for _, text in found} == {text for _, text in heavy[number]}
-    assert light != heavy
+    rerank = f"""--rerank-at {tmp_path / "at" / "checkpoint_last.pt"} --iter-decode-ctc-beam 4
+        --nbest 4 --lenpen 0 --rerank-at-weight"""
+    ctc_only, reranked = (read_nbest(generate(f"{rerank} {weight}")) for weight in (0, 1))
+    assert ctc_only != reranked
+    for number, hypotheses in ctc_only.items():
+        texts = [text for _, text in hypotheses]
+        assert texts[:3] == [text for _, text in lists[number]]
+        assert set(texts) == {text for _, text in reranked[number]}
 
 
 LINES = 11
 GENERATE = '''#!{python}
-"""Stands for fairseq-generate: target number n is "a b n", number 4 is empty; one part is cut short, then another is killed."""
+"""Stand in for fairseq-generate: translate number n as "a b n", number 4 as an empty line.
+
+The second call prints too few lines; the third one, too, and fails.
+"""
 import pathlib, sys
 calls = pathlib.Path("{calls}")
 count = len(calls.read_text().split()) if calls.exists() else 0
-rank, parts = (int(sys.argv[sys.argv.index(name) + 1]) for name in ("--distributed-rank", "--distributed-world-size"))
+option = lambda name: int(sys.argv[sys.argv.index(name) + 1])
+rank, parts = option("--distributed-rank"), option("--distributed-world-size")
 with calls.open("a") as file:
     file.write(f"{{rank}} ")
 numbers = list(range({lines}))[rank::parts][::-1]
 if count in (1, 2):
     numbers = numbers[1:]
 for number in numbers:
-    print(f"S-{{number}}\\tx\\nD-{{number}}\\t-0.1\\t{{'' if number == 4 else f'a b {{number}}'}}")
+    text = "" if number == 4 else f"a b {{number}}"
+    print(f"S-{{number}}\\tx\\nD-{{number}}\\t-0.1\\t{{text}}")
 if count == 2:
     sys.exit(1)
 if count != 1:
@@ -93,8 +106,8 @@ if count != 1:
 
 
 @pytest.mark.slow
-def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root, tmp_path):
-    """A stop in the middle, twice; then it goes on with what is missing. The last word of a sentence is its number."""
+def test_distillation_refuses_incomplete_parts_and_keeps_the_order(repo_root, tmp_path):
+    """The last word of a sentence is its number."""
     text, model, dictionary = tmp_path / "text", tmp_path / "m.model", tmp_path / "dict.txt"
     text.mkdir()
     for split, count in (("train", LINES), ("valid", 3)):
@@ -103,34 +116,41 @@ def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root, tmp
             (text / f"{split}.{language}").write_text(lines, encoding="utf-8")
     options = TrainOptions(vocab_size=20, character_coverage=1.0)
     train_sentencepiece([text / "train.en", text / "train.de"], model, dictionary, options)
-    (tmp_path / "programs").mkdir()
-    fake, calls = tmp_path / "programs" / "fairseq-generate", tmp_path / "calls"
-    fake.write_text(GENERATE.format(python=sys.executable, calls=calls, lines=LINES), encoding="utf-8")
-    fake.chmod(0o755)
-    path = os.pathsep.join([str(fake.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = {**os.environ, "PATH": path, "PYTHON": sys.executable}
+    programs, calls = tmp_path / "programs", tmp_path / "calls"
+    programs.mkdir()
+    stand_in = GENERATE.format(python=sys.executable, calls=calls, lines=LINES)
+    write_program(programs / "fairseq-generate", stand_in)
+    path = os.pathsep.join([str(programs), os.path.dirname(sys.executable), os.environ["PATH"]])
 
-    def run(line, status=0):
-        done = subprocess.run(["bash", *line.split()], env=env, capture_output=True, text=True, cwd=repo_root)
-        assert done.returncode == status, done.stderr
-        return done.stderr
+    def run(line, expected_status=0):
+        process = start(["bash", *line.split()], repo_root, PATH=path, PYTHON=sys.executable)
+        status, output = finish(process)
+        assert status == expected_status, output
+        return output
 
-    before, out = tmp_path / "bin", tmp_path / "out"
-    line = f"--text {text} --model {model} --dict {dictionary} --pairs de-en --splits train,valid --out {before}"
-    run(f"data_prep/preprocess.sh {line}")
-    (tmp_path / "at.pt").write_text("weights", encoding="utf-8")
-    script = f"data_prep/distill.sh --data {before} --pair en-de --checkpoint {tmp_path / 'at.pt'} --out {out} --shards 3 -- --beam"
-    assert "part 2 of 3 is not whole" in run(f"{script} 5", status=2)
-    assert "fairseq-generate failed on part 2" in run(f"{script} 5", status=2)
+    data, out, weights = tmp_path / "bin", tmp_path / "out", tmp_path / "at.pt"
+    run(
+        f"""data_prep/preprocess.sh --text {text} --model {model} --dict {dictionary}
+        --pairs de-en --splits train,valid --out {data}"""
+    )
+    weights.write_text("weights", encoding="utf-8")
+    script = f"""data_prep/distill.sh --data {data} --pair en-de --checkpoint {weights}
+        --out {out} --shards 3 -- --beam"""
+    assert "part 2 of 3 is not whole" in run(f"{script} 5", expected_status=2)
+    assert "fairseq-generate failed on part 2" in run(f"{script} 5", expected_status=2)
     assert not (out / "train.de").exists()
-    assert "another checkpoint, text, --shards or options" in run(f"{script} 4", status=2)
-    assert "1 of 11 translations are empty and left out" in run(f"{script} 5")
+    assert "--shards or options" in run(f"{script} 4", expected_status=2)
+    assert "1 of 11 translations are empty" in run(f"{script} 5")
     assert calls.read_text(encoding="utf-8").split() == ["0", "1", "1", "1", "2"]
-    expected = ["" if number == 4 else f"a b {number}" for number in range(LINES)]
-    assert list(read_lines(out / "train.de", "--input")) == expected
-    for language in ("en", "de"):  # pair 4 is gone, the others still belong together
-        kept = list(read_lines(out / "pieces" / f"train.{language}", "--input"))
-        assert [line.split()[-1][-1] for line in kept] == [str(number)[-1] for number in range(LINES) if number != 4]
-        assert len(load_indexed_dataset(str(out / "bin" / f"train.en-de.{language}"))) == LINES - 1
+
+    numbers = [number for number in range(LINES) if number != 4]
+    translations = ["" if number == 4 else f"a b {number}" for number in range(LINES)]
+    assert list(read_lines(out / "train.de", "--input")) == translations
+    for language in ("en", "de"):  # pair 4 is left out on both sides
+        pieces = list(read_lines(out / "pieces" / f"train.{language}", "--input"))
+        last_digits = [line.split()[-1][-1] for line in pieces]
+        assert last_digits == [str(number)[-1] for number in numbers]
+        rows = load_indexed_dataset(str(out / "bin" / f"train.en-de.{language}"))
+        assert len(rows) == len(numbers)
     for name in ("valid.de-en.en.bin", "valid.de-en.de.bin", "dict.de.txt"):
-        assert (out / "bin" / name).read_bytes() == (before / name).read_bytes()
+        assert (out / "bin" / name).read_bytes() == (data / name).read_bytes()

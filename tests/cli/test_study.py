@@ -1,12 +1,10 @@
-"""A study from raw text to its page, with stand-ins: tuning, choice, finals, a kill, a failure, other settings."""
+"""Test a study from raw text to its page, with stand-ins for the stock commands."""
 
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
-import time
+from collections import namedtuple
 
 import pytest
 import torch
@@ -14,12 +12,15 @@ import yaml
 
 from tests.conftest import ROOT
 
-from .commands import HOSTILE_NAME
+from .commands import HOSTILE_NAME, finish, kill, start, wait_until, write_program
 
 SNAKEMAKE = ROOT / ".venv-recipes" / "bin" / "snakemake"
-pytestmark = pytest.mark.skipif(not SNAKEMAKE.exists(), reason="make recipes: Snakemake is not in .venv-recipes")
+pytestmark = pytest.mark.skipif(
+    not SNAKEMAKE.exists(), reason="make recipes: Snakemake is not in .venv-recipes"
+)
 
-# Stands for the stock commands. A training has the validation BLEU of its --lr; it waits or fails when told to.
+# Stands in for the stock commands. The validation BLEU of a training is its --lr; the files
+# "slow" and "broken" make it wait or fail.
 STAND_IN = r"""#!/usr/bin/env python3
 import os, pathlib, shutil, sys, time
 args = sys.argv[1:]
@@ -37,9 +38,11 @@ if "fairseq-train" in sys.argv[0]:
     if (world / "broken").exists() and "final/en-de/two" in value("--save-dir"):
         sys.exit("no space left")
     print("num. shared model params: 9 (num. trained: 5)")
-    print('x | INFO | valid | {"epoch": 1, "valid_loss": "2", "valid_bleu": "%s", "valid_num_updates": "3"}' % value("--lr"))
+    scores = '"valid_loss": "2", "valid_bleu": "%s", "valid_num_updates": "3"' % value("--lr")
+    print('x | INFO | valid | {"epoch": 1, %s}' % scores)
 elif "fairseq-validate" in sys.argv[0]:
-    print('2026-01-01 00:00:00 | INFO | test.de | {"test.de_loss": "1.5", "test.de_accuracy": "62.5"}')
+    scores = '"test.de_loss": "1.5", "test.de_accuracy": "62.5"'
+    print('2026-01-01 00:00:00 | INFO | test.de | {%s}' % scores)
 else:
     for number in range(4):
         print(f"D-{number}\t0.0\ta b c d {'e' if 'one' in value('--path') else 'x'}")
@@ -52,7 +55,19 @@ esac
 """
 
 
+World = namedtuple("World", "folder out start calls")
+BEAM = {"beam": {"title": "beam 5"}}
+
+
 def write_study(folder, **changes):
+    first = {"system": "at", "outputs": BEAM, "grid": [{"lr": 1}, {"lr": 3}]}
+    second = {
+        "system": "at",
+        "before": [{"system": "at", "limits": {"updates": 5}}],
+        "train": {"finetune-from-model": "$start"},
+        "outputs": BEAM,
+        "grid": [{"lr": 2}, {"lr": 1}],
+    }
     content = {
         "title": "Probe",
         "set": "tiny",
@@ -60,36 +75,19 @@ def write_study(folder, **changes):
         "seeds": [1],
         "budget": {"tune": {"minutes": 1}, "final": {"minutes": 2}},
         "code": ["examples/recipes/studies.py"],
-        "arms": {
-            "one": {"system": "at", "outputs": {"beam": {"title": "beam 5"}}, "grid": [{"lr": 1}, {"lr": 3}]},
-            "two": {
-                "system": "at",
-                "before": [{"system": "at", "limits": {"updates": 5}}],
-                "train": {"finetune-from-model": "$start"},
-                "outputs": {"beam": {"title": "beam 5"}},
-                "grid": [{"lr": 2}, {"lr": 1}],
-            },
-        },
+        "arms": {"one": first, "two": second},
         "claims": [{"better": ["one", "beam"], "worse": ["two", "beam"]}],
         **changes,
     }
     (folder / "studies" / "probe.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
 
 
-@pytest.fixture
-def world(tmp_path):
-    """Raw text, a study and a call of it, below a folder whose name a shell would execute."""
-    (tmp_path / "programs").mkdir()
-    outside, tmp_path = tmp_path, tmp_path / HOSTILE_NAME
-    tmp_path.mkdir()
-    for name in ("studies", "sets", "-data"):
-        (tmp_path / name).mkdir()
-    stand_ins = {f"fairseq-{name}": STAND_IN for name in ("train", "generate", "validate")}
-    for name, text in {**stand_ins, "python": PYTHON}.items():
-        (outside / "programs" / name).write_text(text)
-        (outside / "programs" / name).chmod(0o755)
-    step = {"makes": "bin/done", "run": "printf '%s\\n' $words >bin/dict.txt\ncp $data/test.de bin/done"}
-    tiny = {
+def write_data_set(folder):
+    step = {
+        "makes": "bin/done",
+        "run": "printf '%s\\n' $words >bin/dict.txt\ncp $data/test.de bin/done",
+    }
+    content = {
         "title": "Tiny",
         "languages": ["en", "de"],
         "test": "test",
@@ -97,113 +95,156 @@ def world(tmp_path):
         "values": {"words": ["two", "words $$(touch executed)"]},
         "steps": [step],
     }
-    (tmp_path / "sets" / "tiny.yaml").write_text(yaml.safe_dump(tiny))
-    (tmp_path / "-data" / "test.de").write_text("a b c d e\n" * 4)
-    state = {"optimizer_history": [{"num_updates": 7}], "extra_state": {"previous_training_time": 60.0}}
-    sections = ("model", "optimization", "dataset", "common")
-    torch.save({**state, "cfg": {name: {} for name in sections}}, tmp_path / "model.pt")
-    write_study(tmp_path)
-    path = os.pathsep.join([str(outside / "programs"), os.path.dirname(sys.executable), os.environ["PATH"]])
-    own = {"PATH": path, "SNAKEMAKE": str(SNAKEMAKE), "REAL_PYTHON": sys.executable, "WORLD": str(tmp_path)}
-    environment = {**os.environ, **own, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    (folder / "sets" / "tiny.yaml").write_text(yaml.safe_dump(content))
+    (folder / "-data" / "test.de").write_text("a b c d e\n" * 4)
 
-    def start():
-        line = ["bash", str(ROOT / "examples" / "study.sh"), "studies/probe.yaml", "-data", "-out"]
-        pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
-        return subprocess.Popen(line, cwd=tmp_path, env=environment, **pipes)
+
+def write_checkpoint(path):
+    """Write the checkpoint that stand-ins for trainings copy."""
+    state = {
+        "cfg": {name: {} for name in ("model", "optimization", "dataset", "common")},
+        "optimizer_history": [{"num_updates": 7}],
+        "extra_state": {"previous_training_time": 60.0},
+    }
+    torch.save(state, path)
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Write raw text and a study in a folder whose name a shell would execute."""
+    programs, folder = tmp_path / "programs", tmp_path / HOSTILE_NAME
+    for path in (programs, folder, folder / "studies", folder / "sets", folder / "-data"):
+        path.mkdir()
+    for name in ("train", "generate", "validate"):
+        write_program(programs / f"fairseq-{name}", STAND_IN)
+    write_program(programs / "python", PYTHON)
+    write_data_set(folder)
+    write_checkpoint(folder / "model.pt")
+    write_study(folder)
+    path = [str(programs), os.path.dirname(sys.executable), os.environ["PATH"]]
+    environment = {
+        "PATH": os.pathsep.join(path),
+        "SNAKEMAKE": str(SNAKEMAKE),
+        "REAL_PYTHON": sys.executable,
+        "WORLD": str(folder),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
+
+    def start_study():
+        line = ["bash", ROOT / "examples" / "study.sh", "studies/probe.yaml", "-data", "-out"]
+        return start(line, folder, **environment)
 
     def calls(word):
-        path = tmp_path / "calls"
-        return [line for line in path.read_text().splitlines() if word in line] if path.exists() else []
+        file = folder / "calls"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [line for line in lines if word in line]
 
-    yield tmp_path, start, calls
-    assert not list(outside.rglob("executed")), "a part of a path was executed"
+    yield World(folder, folder / "-out", start_study, calls)
+    assert not list(tmp_path.rglob("executed")), "a part of a path was executed"
+
+
+def read_entries(world):
+    return json.loads((world.out / "ledger.json").read_text())["entries"]
 
 
 @pytest.mark.slow
-def test_a_study_is_tuned_run_and_shown_and_goes_on_after_a_kill(world):
-    folder, start, calls = world
+def test_a_study_is_tuned_run_and_shown_and_resumes_after_a_kill(world):
+    folder, out, start_study, calls = world
     (folder / "slow").touch()
-    run, deadline = start(), time.monotonic() + 300
-    while not calls("runs/final") and time.monotonic() < deadline and run.poll() is None:
-        time.sleep(0.2)
-    assert run.poll() is None, run.communicate()[0]
-    os.killpg(run.pid, signal.SIGKILL)
-    run.communicate()
+    process = start_study()
+    wait_until(lambda: calls("runs/final"), process)
+    kill(process)
     (folder / "slow").unlink()
-    (folder / "broken").touch()
-    tuned = (folder / "-out" / "tuned.json").read_text()
+    tuned = (out / "tuned.json").read_text()
     assert json.loads(tuned) == {"one": 1, "two": 0}, "the points with the best validation"
 
-    failing = start()
-    said, _ = failing.communicate(timeout=300)
-    assert (
-        failing.returncode != 0 and "final/en-de/two-0/seed1: FAILED" in said and "| one | beam 5 | 100.0 |" in said
-    ), said
-    (folder / "broken").unlink()
-    done = start()
-    said, _ = done.communicate(timeout=300)
-    assert done.returncode == 0 and (folder / "-out" / "tuned.json").read_text() == tuned, said
-    page = (folder / "-out" / "page.md").read_text()
-    assert "| one | beam 5 | 100.0 |" in page and "open, 1 of 1 seeds" in page, page
-    entries = json.loads((folder / "-out" / "ledger.json").read_text())["entries"]
-    keys = [f"tune/en-de/{arm}-{point}/seed1" for arm in ("one", "two") for point in (0, 1)]
-    keys += ["final/en-de/one-1/seed1", "final/en-de/two-0/seed1"]
-    assert {one["key"]: one["status"] for one in entries if "phase" in one} == dict.fromkeys(keys, "done")
-    two = next(one for one in entries if one["key"] == keys[-1])
-    assert (two["updates"], two["earlier_updates"], two["minutes"], two["options"]) == (14, 7, 2, ["--lr", "2"])
-    finals = {arm: calls(f"--save-dir runs/final/en-de/{arm}") for arm in ("one-1", "two-0")}
-    assert [len(finals["one-1"]), len(set(finals["one-1"]))] == [2, 1] or len(finals["two-0"]) == 4, "the same command"
-    assert all("start2.pt" in line for line in finals["two-0"] if "stage1" not in line)
+    (folder / "broken").touch()
+    status, output = finish(start_study())
+    assert status != 0
+    assert "final/en-de/two-0/seed1: FAILED" in output
+    assert "| one | beam 5 | 100.0 |" in output
 
-    before = len(calls("fairseq"))
-    for path in (
-        folder / "studies" / "probe.yaml",
-        ROOT / "examples" / "systems" / "at.yaml",
-        folder / "-data" / "test.de",
-    ):
+    (folder / "broken").unlink()
+    status, output = finish(start_study())
+    assert status == 0, output
+    assert (out / "tuned.json").read_text() == tuned
+    page = (out / "page.md").read_text()
+    assert "| one | beam 5 | 100.0 |" in page
+    assert "open, 1 of 1 seeds" in page
+    runs = {entry["key"]: entry for entry in read_entries(world) if "phase" in entry}
+    assert {entry["status"] for entry in runs.values()} == {"done"}
+    tuning = {f"tune/en-de/{arm}-{point}/seed1" for arm in ("one", "two") for point in (0, 1)}
+    assert set(runs) == tuning | {"final/en-de/one-1/seed1", "final/en-de/two-0/seed1"}
+    second = runs["final/en-de/two-0/seed1"]
+    assert second["updates"] == 14
+    assert second["earlier_updates"] == 7
+    assert second["minutes"] == 2
+    assert second["options"] == ["--lr", "2"]
+
+    # The killed training is started again with the same command.
+    finals = {arm: calls(f"--save-dir runs/final/en-de/{arm}") for arm in ("one-1", "two-0")}
+    resumed_first = len(finals["one-1"]) == 2 and len(set(finals["one-1"])) == 1
+    assert resumed_first or len(finals["two-0"]) == 4
+    assert all("start2.pt" in line for line in finals["two-0"] if "stage1" not in line)
+    check_finished_study_trains_nothing(world)
+
+
+def check_finished_study_trains_nothing(world):
+    """Touch its files, then remove its runs, then change its budget."""
+    folder, out, start_study, calls = world
+    count = len(calls("fairseq"))
+    files = (folder / "studies" / "probe.yaml", folder / "-data" / "test.de")
+    for path in (*files, ROOT / "examples" / "systems" / "at.yaml"):
         os.utime(path)
-    assert start().wait(timeout=120) == 0 and len(calls("fairseq")) == before, "an edited file trains nothing again"
-    for made in ("runs", "done", "averages"):
-        shutil.rmtree(folder / "-out" / made)
-    assert start().wait(timeout=120) == 0 and len(calls("fairseq")) == before, "a restored entry needs no run"
+    assert finish(start_study())[0] == 0
+    assert len(calls("fairseq")) == count
+
+    for name in ("runs", "done", "averages"):
+        shutil.rmtree(out / name)
+    assert finish(start_study())[0] == 0
+    assert len(calls("fairseq")) == count
+
     write_study(folder, budget={"tune": {"minutes": 1}, "final": {"minutes": 3}})
-    refused = start()
-    said, _ = refused.communicate(timeout=120)
-    assert refused.returncode != 0 and "was begun with study probe, code" in said and len(calls("fairseq")) == before, (
-        said
-    )
+    status, output = finish(start_study())
+    assert status != 0
+    assert "was begun with study probe, code" in output
+    assert len(calls("fairseq")) == count
 
 
 @pytest.mark.slow
-def test_numbers_of_fairseq_validate_and_of_commands_of_its_own_reach_the_page(world):
-    """The runs of a seed start from its own asset; the ledger keeps the hash when the asset is gone."""
-    folder, start, calls = world
-    own = """echo '| test.fr | {"test.fr_f1": 37.5}'"""
-    outputs = {"test": {"title": "stock"}, "own": {"title": "its own", "metric": "f1", "run": own}}
+def test_scores_of_validation_and_of_custom_commands_reach_the_page(world):
+    """The runs of a seed start from its own asset; the ledger keeps the hash of a deleted asset."""
+    folder, out, start_study, calls = world
+    command = """echo '| test.fr | {"test.fr_f1": 37.5}'"""
+    outputs = {
+        "test": {"title": "stock"},
+        "custom": {"title": "custom", "metric": "f1", "run": command},
+    }
+    model = {"system": "at", "limits": {"updates": 5}, "train": {"lr": 1}, "each_seed": True}
     write_study(
         folder,
         metrics={"en-de": "accuracy"},
         budget={"final": {"updates": 5}},
         seeds=[1, 2],
-        assets={
-            "model": {"system": "at", "limits": {"updates": 5}, "train": {"lr": 1}, "each_seed": True},
-            "given": {"given": "$data/test.de"},
-        },
+        assets={"model": model, "given": {"given": "$data/test.de"}},
         arms={"one": {"system": "understanding", "start": "model", "outputs": outputs}},
         claims=[],
     )
-    run = start()
-    said, _ = run.communicate(timeout=300)
-    assert run.returncode == 0 and "| one | stock | 62.5 | 62.5 |" in said, said
-    assert "| one | its own | 37.5 | 37.5 |" in said, said
-    started = {line.partition("--pretrained-encoder ")[2].split()[0] for line in calls("runs/final")}
-    assert started == {f"assets/model/seed{seed}/model.pt" for seed in (1, 2)} and len(calls("train/model/seed")) == 2
-    for gone in ("assets", "train", "runs", "done", "averages", "ledger.json", "page.md", "study.json"):
-        path = folder / "-out" / gone
-        path.unlink() if path.is_file() else shutil.rmtree(path)
-    assert start().wait(timeout=120) == 0 and len(calls("train/model/seed")) == 2, "nothing is trained again"
-    assert (folder / "-out" / "study.json").is_file(), "what is restored can be published"
-    entries = json.loads((folder / "-out" / "ledger.json").read_text())["entries"]
-    hashes = next(one["hashes"] for one in entries if one["key"] == "assets")
-    assert set(hashes) == {"{data}/test.de", *(f"{{out}}/assets/model/seed{seed}/model.pt" for seed in (1, 2))}
+    status, output = finish(start_study())
+    assert status == 0, output
+    assert "| one | stock | 62.5 | 62.5 |" in output
+    assert "| one | custom | 37.5 | 37.5 |" in output
+    starts = [line.partition("--pretrained-encoder ")[2].split()[0] for line in calls("runs/final")]
+    assets = {f"assets/model/seed{seed}/model.pt" for seed in (1, 2)}
+    assert set(starts) == assets
+    assert len(calls("train/model/seed")) == 2
+
+    for name in ("assets", "train", "runs", "done", "averages"):
+        shutil.rmtree(out / name)
+    for name in ("ledger.json", "page.md", "study.json"):
+        (out / name).unlink()
+    assert finish(start_study())[0] == 0
+    assert len(calls("train/model/seed")) == 2, "nothing is trained again"
+    assert (out / "study.json").is_file(), "a restored study can be published"
+    (hashes,) = [entry["hashes"] for entry in read_entries(world) if entry["key"] == "assets"]
+    assert set(hashes) == {"{data}/test.de", *(f"{{out}}/{path}" for path in assets)}

@@ -7,7 +7,7 @@ import pytest
 
 from tests.contract.repository import sources
 
-FOLDERS = ("fairseq_plugins", "data_prep", "runtime", "examples", "benchmarks")
+FOLDERS = ("fairseq_plugins", "data_prep", "runtime", "examples", "benchmarks", "tests")
 COLUMNS = 100
 PARTICIPLES = """found given kept wanted shown read written taken made named known told asked left
 lost done put held met drawn said chosen built carried counted cut dropped filled fitting followed

@@ -1,4 +1,4 @@
-"""Understanding is learned in one language and holds in another: a small encoder from scratch, by the stock commands."""
+"""Test that classes learned in one language transfer to another, with the stock commands."""
 
 import numpy as np
 import pytest
@@ -8,17 +8,23 @@ from tests.cli.commands import logged
 
 LABELS = ["first", "second", "neither"]
 MARKS = (4, 5)
-"""Pieces that decide: a sentence pair's class is which of the two sentences has one of them."""
+"""Pieces that decide: the class of a pair names the sentence that has one of them."""
 
 FILLERS = {"en": (6, 16), "de": (9, 19)}
-"""Other pieces, from and to: the languages share some."""
+"""Range of the other pieces, by language; the languages share some."""
 
-SIZES = ["--encoder-layers", 1, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 32, "--encoder-heads", 2]
+TASK = """--task cross_lingual_classification --criterion sentence_prediction --max-positions 20
+    --batch-size 32 --cpu --num-workers 0 --log-format json"""
+TRAINING = """--arch nlu_encoder --encoder-family bert --encoder-layers 1 --encoder-embed-dim 32
+    --encoder-ffn-embed-dim 32 --encoder-heads 2 --input-format bert --sentence-pooling mean
+    --dropout 0 --train-subset train.en --valid-subset valid.en --optimizer adam --lr 0.01
+    --lr-scheduler polynomial_decay --total-num-update 75 --max-epoch 5 --no-epoch-checkpoints
+    --seed 3"""
 THRESHOLD = 90.0
 
 
 def pairs(count, seed, language):
-    """Sentences of two to five pieces, with a mark at any place of the one that the class names."""
+    """Draw pairs of sentences of two to five pieces, and their classes."""
     rng = np.random.default_rng(seed)
     sides = ([], [])
     labels = []
@@ -41,27 +47,25 @@ def write(data, name, count, seed):
 
 
 @pytest.mark.slow
-def test_classes_learned_in_english_hold_in_german(run_cli, user_dir, tmp_path):
-    data, save_dir = tmp_path / "bin", tmp_path / "run"
-    for seed, (name, count) in enumerate((("train.en", 480), ("valid.en", 120), ("test.de", 120)), start=1):
+def test_classes_learned_in_english_transfer_to_german(run_cli, user_dir, tmp_path):
+    data, run, predictions = tmp_path / "bin", tmp_path / "run", tmp_path / "predictions"
+    for seed, (name, count) in enumerate(
+        (("train.en", 480), ("valid.en", 120), ("test.de", 120)), start=1
+    ):
         write(data, name, count, seed)
-    common = ["--user-dir", user_dir, "--task", "cross_lingual_classification", "--criterion", "sentence_prediction"]
-    common += ["--max-positions", 20, "--batch-size", 32, "--cpu", "--num-workers", 0, "--log-format", "json"]
-    done = run_cli(
-        "train", data, *common, "--arch", "nlu_encoder", "--encoder-family", "bert", *SIZES, "--input-format", "bert",
-        "--sentence-pooling", "mean", "--dropout", 0, "--train-subset", "train.en", "--valid-subset", "valid.en", "--optimizer",
-        "adam", "--lr", 0.01, "--lr-scheduler", "polynomial_decay", "--total-num-update", 75,
-        "--max-epoch", 5, "--no-epoch-checkpoints", "--seed", 3, "--save-dir", save_dir,
-    )  # fmt: skip
-    scores = logged(done, "valid.en_accuracy")
-    assert scores[-1] >= THRESHOLD and scores[-1] > scores[0]
+    shared = ["--user-dir", user_dir, *TASK.split()]
+    log = run_cli("train", data, *shared, *TRAINING.split(), "--save-dir", run)
+    scores = logged(log, "valid.en_accuracy")
+    assert scores[-1] >= THRESHOLD
+    assert scores[-1] > scores[0]
 
-    last = save_dir / "checkpoint_last.pt"
-    line = ["--path", last, "--valid-subset", "test.de", "--predictions", tmp_path / "predicted"]
-    done = run_cli("validate", data, *common, *line)
-    score = logged(done, "test.de_accuracy")[0]
-    assert score >= THRESHOLD
-    rows = [line.split("\t") for line in (tmp_path / "predicted" / "test.de.tsv").read_text().splitlines()]
-    assert [row for row, _, _ in rows] == [str(number) for number in range(120)]
-    assert [gold for _, _, gold in rows] == pairs(120, 3, "de")[2]
-    assert 100 * sum(found == gold for _, found, gold in rows) / len(rows) == pytest.approx(score, abs=0.06)
+    line = f"--path {run / 'checkpoint_last.pt'} --valid-subset test.de --predictions {predictions}"
+    log = run_cli("validate", data, *shared, *line.split())
+    (accuracy,) = logged(log, "test.de_accuracy")
+    assert accuracy >= THRESHOLD
+    lines = (predictions / "test.de.tsv").read_text().splitlines()
+    numbers, labels, gold = zip(*(line.split("\t") for line in lines))
+    assert numbers == tuple(str(number) for number in range(120))
+    assert list(gold) == pairs(120, 3, "de")[2]
+    correct = sum(label == expected for label, expected in zip(labels, gold))
+    assert 100 * correct / len(gold) == pytest.approx(accuracy, abs=0.06)

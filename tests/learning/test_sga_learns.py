@@ -1,7 +1,8 @@
-"""SGA learns to translate: a tiny masked LM is pre-trained on pairs, frozen, and prompted into a translator.
+"""Test that SGA learns to translate: a tiny masked LM is pre-trained, frozen and prompted.
 
-The language pair is a word-for-word code of twelve words; sentences have two to five different words, and those that are
-tested were never trained on. One slot per source token is enough, and keeps the test short.
+The language pair is a word-for-word code of twelve words. Sentences have two to five different
+words; the test sentences are not in the training data. One slot per source token is enough, and
+keeps the test short.
 """
 
 import itertools
@@ -19,7 +20,12 @@ from fairseq_plugins.masked_lm.model import MaskedLM, MaskedLMSizes
 from fairseq_plugins.sga.config import SGAConfig, SGACTCConfig
 from fairseq_plugins.sga.criterion import SGACTCCriterion
 from fairseq_plugins.sga.decoding import IterationOptions, SGAGenerator
-from fairseq_plugins.sga.extensions.graph import GraphModel, GraphOptions, SGADAGCriterion, SGADAGGenerator
+from fairseq_plugins.sga.extensions.graph import (
+    GraphModel,
+    GraphOptions,
+    SGADAGCriterion,
+    SGADAGGenerator,
+)
 from fairseq_plugins.sga.free import FreeSGAModel
 from fairseq_plugins.sga.many_pairs import SGATranslationMultiConfig, SGATranslationMultiTask
 from fairseq_plugins.sga.mask_predict import (
@@ -40,17 +46,18 @@ BOS = torch.tensor([builders.BOS])
 
 
 def corpus(count, seed):
-    """Sentences that end with </s>; the target is the source with every word moved by WORDS."""
+    """Draw sentences that end with </s>; the target has every word shifted by WORDS."""
     rows = [row + builders.FIRST_PIECE for row in training.words(count, seed, WORDS)]
     return [(torch.cat([row, EOS]), torch.cat([row + WORDS, EOS])) for row in rows]
 
 
 def pretrain(train):
-    """Mostly translation LM with one side masked: the masked LM learns to look across."""
+    """Train a translation LM with most of one side masked, so that it attends to the other."""
     sides = [list(side) for side in zip(*train)]
-    sizes = [np.array([len(row) for row in side]) for side in sides]
-    data = TLMDataset(sides, sizes, builders.dictionary(), MaskingConfig(0.15, 0.8, seed=1))
-    lm = MaskedLM(MaskedLMSizes(builders.VOCAB, layers=2, embed_dim=48, ffn_dim=96, heads=4, max_positions=20))
+    lengths = [np.array([len(row) for row in side]) for side in sides]
+    data = TLMDataset(sides, lengths, builders.dictionary(), MaskingConfig(0.15, 0.8, seed=1))
+    sizes = {"layers": 2, "embed_dim": 48, "ffn_dim": 96, "heads": 4, "max_positions": 20}
+    lm = MaskedLM(MaskedLMSizes(builders.VOCAB, **sizes))
     lm.reset_parameters()
 
     def loss(update):
@@ -64,41 +71,58 @@ def pretrain(train):
     return lm
 
 
-def sample_of(pairs, targets=False):
-    return builders.batch([torch.cat([BOS, row]) for row, _ in pairs], [row for _, row in pairs] if targets else None)
+def make_sample(pairs, targets=False):
+    sources = [torch.cat([BOS, row]) for row, _ in pairs]
+    return builders.batch(sources, [row for _, row in pairs] if targets else None)
 
 
-def batches(train):
-    """Random rows, without end."""
+def samples(train):
+    """Yield random batches without end."""
     while True:
-        yield sample_of([train[row] for row in torch.randint(len(train), (ROWS,)).tolist()], targets=True)
+        rows = torch.randint(len(train), (ROWS,)).tolist()
+        yield make_sample([train[row] for row in rows], targets=True)
 
 
 def train_sga(model, criterion, samples, lr=5e-2):
-    """Nats a token, by update."""
+    """Return the loss per token (in nats) of each update."""
     return training.fit_criterion(model, criterion, lambda update: next(samples), UPDATES, lr)
 
 
-def exact(model, test, max_iter):
-    """Share of sentences translated without an error."""
+def generate(generator, model, test):
+    """Return the tokens of each translation."""
+    output = generator.generate([model], make_sample(test))
+    return [hypotheses[0]["tokens"].tolist() for hypotheses in output]
+
+
+def accuracy(translations, test):
+    """Return the share of sentences translated without an error."""
+    targets = [row[:-1].tolist() for _, row in test]
+    return np.mean([row == target for row, target in zip(translations, targets)])
+
+
+def sga_accuracy(model, test, max_iter):
     generator = SGAGenerator(builders.dictionary(), IterationOptions(max_iter))
-    found = generator.generate([model], sample_of(test))
-    return np.mean([one[0]["tokens"].tolist() == target[:-1].tolist() for one, (_, target) in zip(found, test)])
+    return accuracy(generate(generator, model, test), test)
 
 
-def repaired(model, test):
-    """Share of sentences that one denoising pass makes right after one word was replaced by another one."""
-    sample = sample_of(test)["net_input"]
+def share_repaired(model, test):
+    """Replace one word per sentence; return the share of sentences that denoising repairs."""
+    sample = make_sample(test)["net_input"]
     with torch.no_grad():
-        guidance, slots = model.encode(sample["src_tokens"]), model.slot_lengths(sample["src_lengths"])
-        path = model.best_path(model.align(guidance, slots), slots)
-        rows, place = torch.arange(len(slots)), (path.tokens != model.blank).int().argmax(1)
-        damaged = path.tokens.clone()
+        guidance = model.encode(sample["src_tokens"])
+        slots = model.slot_lengths(sample["src_lengths"])
+        tokens = model.best_path(model.align(guidance, slots), slots).tokens
+        rows, position = torch.arange(len(slots)), (tokens != model.blank).int().argmax(1)
+        damaged = tokens.clone()
         first = builders.FIRST_PIECE + WORDS
-        damaged[rows, place] = (damaged[rows, place] - first + 5) % WORDS + first
-        result = model.best_path(model.denoise(damaged, guidance, slots), slots).tokens
-    assert bool((damaged != path.tokens).any(1).all())
-    return float((result == path.tokens).all(1).float().mean())
+        damaged[rows, position] = (damaged[rows, position] - first + 5) % WORDS + first
+        denoised = model.best_path(model.denoise(damaged, guidance, slots), slots).tokens
+    assert bool((damaged != tokens).any(1).all())
+    return float((denoised == tokens).all(1).float().mean())
+
+
+def assert_learned(losses):
+    assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:3])
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +135,7 @@ def text():
 
 @pytest.fixture(scope="module")
 def frozen(text):
-    """A masked LM that knows both languages."""
+    """Pre-train a masked LM of both languages."""
     lm = pretrain(text[0])
     return Frozen(lm, checkpoints.fingerprint(dict(lm.named_parameters())), "learning test")
 
@@ -120,103 +144,115 @@ def frozen(text):
 def test_prompts_turn_a_frozen_masked_lm_into_a_translator(text, frozen):
     train, test = text
     before = {name: tensor.clone() for name, tensor in frozen.module.state_dict().items()}
-    model = SGAModel(frozen, SGAConfig(prompt_length=16, ctc_upsample=1), builders.BOS, builders.MASK)
-    assert exact(model, test, max_iter=3) <= 0.05
+    options = SGAConfig(prompt_length=16, ctc_upsample=1)
+    model = SGAModel(frozen, options, builders.BOS, builders.MASK)
+    assert sga_accuracy(model, test, max_iter=3) <= 0.05
 
     criterion = SGACTCCriterion(builders.task(), SGACTCConfig(sentence_avg=False))
-    losses = train_sga(model, criterion, batches(train))
+    losses = train_sga(model, criterion, samples(train))
 
     assert losses[-1] < 0.15 * losses[0]
-    assert exact(model, test, max_iter=0) >= 0.7
-    assert exact(model, test, max_iter=3) >= 0.7
-    assert repaired(model, test) >= 0.3
-    assert [name for name, tensor in frozen.module.state_dict().items() if not torch.equal(tensor, before[name])] == []
-
-
-def written(model, test, max_iter):
-    generator = SGAMaskPredictGenerator(builders.dictionary(), IterationOptions(max_iter), MaskPredictOptions())
-    return [found[0]["tokens"].tolist() for found in generator.generate([model], sample_of(test))]
+    assert sga_accuracy(model, test, max_iter=0) >= 0.7
+    assert sga_accuracy(model, test, max_iter=3) >= 0.7
+    assert share_repaired(model, test) >= 0.3
+    for name, tensor in frozen.module.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
 
 
 @pytest.mark.slow
 def test_mask_predict_learns_lengths_and_words(text, frozen):
     torch.manual_seed(2)
     train, test = text
-    targets = [row[:-1].tolist() for _, row in test]
     model = FreeSGAModel(frozen, JoinedModelConfig(prompt_length=16), builders.BOS, builders.MASK)
 
     criterion = SGAMaskPredictCriterion(builders.task(), SGAMaskPredictConfig(sentence_avg=False))
-    losses = train_sga(model, criterion, batches(train))
+    assert_learned(train_sga(model, criterion, samples(train)))
 
-    assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:3])
-    aligned = written(model, test, max_iter=0)
-    assert np.mean([len(found) == len(row) for found, row in zip(aligned, targets)]) >= 0.9
-    assert np.mean([found == row for found, row in zip(aligned, targets)]) >= 0.6
-    assert np.mean([found == row for found, row in zip(written(model, test, max_iter=3), targets)]) >= 0.6
+    for passes in (0, 3):
+        options = IterationOptions(passes), MaskPredictOptions()
+        generator = SGAMaskPredictGenerator(builders.dictionary(), *options)
+        translations = generate(generator, model, test)
+        assert accuracy(translations, test) >= 0.6
+        if passes == 0:
+            lengths = [len(target) - 1 for _, target in test]
+            pairs = zip(translations, lengths)
+            assert np.mean([len(row) == length for row, length in pairs]) >= 0.9
 
 
 @pytest.mark.slow
 def test_a_graph_of_slots_learns_order_and_words(text, frozen):
-    """With glancing and low-rank updates; every path that may be decoded."""
+    """Train with glancing and low-rank updates; decode along every path."""
     torch.manual_seed(4)
     train, test = text
     options = SGAConfig(prompt_length=16, ctc_upsample=2, lora_rank=2)
     model = GraphModel(frozen, options, builders.BOS, builders.MASK)
 
-    criterion = SGADAGCriterion(builders.task(), JoinedGraphConfig(sentence_avg=False, glancing="0.5"))
-    losses = train_sga(model, criterion, batches(train), lr=2e-2)  # at 5e-2 the loss of a graph leaves its course
+    config = JoinedGraphConfig(sentence_avg=False, glancing="0.5")
+    criterion = SGADAGCriterion(builders.task(), config)
+    # At 5e-2 the loss of a graph diverges.
+    assert_learned(train_sga(model, criterion, samples(train), lr=2e-2))
 
-    assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:3])
-    targets, right = [row[:-1].tolist() for _, row in test], {}
     for path, passes in itertools.product(("lookahead", "greedy", "viterbi"), (0, 3)):
-        generator = SGADAGGenerator(builders.dictionary(), IterationOptions(passes), GraphOptions(path))
-        found = [one[0]["tokens"].tolist() for one in generator.generate([model], sample_of(test))]
-        right[path, passes] = np.mean([found_ == row for found_, row in zip(found, targets)])
-    assert min(right.values()) >= 0.6, right
+        decoding = IterationOptions(passes), GraphOptions(path)
+        generator = SGADAGGenerator(builders.dictionary(), *decoding)
+        assert accuracy(generate(generator, model, test), test) >= 0.6, (path, passes)
 
 
 @pytest.fixture
-def both_ways(text, tmp_path):
-    """The code in both directions: what is right depends on the language of the source alone."""
-    for split, (source, target) in zip(("train", "valid"), (zip(*pairs) for pairs in text)):
+def two_pairs(text, tmp_path):
+    """Write the code in both directions: only the source's language tells the direction."""
+    for split, pairs in zip(("train", "valid"), text):
+        sides = dict(zip(("de", "en"), zip(*pairs)))
         for pair in ("de-en", "en-de"):
-            for language, side in zip(("de", "en"), (source, target)):
-                builders.write_side(tmp_path, split, pair, language, [row[:-1].tolist() for row in side])
+            for language, side in sides.items():
+                rows = [row[:-1].tolist() for row in side]
+                builders.write_side(tmp_path, split, pair, language, rows)
                 builders.write_dictionary(tmp_path, language)
-    shared = {"dataset_impl": "mmap", "required_seq_len_multiple": 1, "train_subset": "train", "seed": 3}
-    cfg = SGATranslationMultiConfig(**shared, data=str(tmp_path), lang_pairs="de-en,en-de")
+    cfg = SGATranslationMultiConfig(
+        dataset_impl="mmap",
+        required_seq_len_multiple=1,
+        train_subset="train",
+        seed=3,
+        data=str(tmp_path),
+        lang_pairs="de-en,en-de",
+    )
     return SGATranslationMultiTask.setup_task(cfg)
 
 
-def sampled(task):
-    """Stock batches of one epoch after the other."""
+def task_samples(task):
+    """Yield stock batches of one epoch after the other."""
     task.load_dataset("train")
+    data = task.dataset("train")
     options = {"max_sentences": ROWS, "disable_iterator_cache": True}
     for epoch in itertools.count(1):
-        yield from task.get_batch_iterator(task.dataset("train"), epoch=epoch, **options).next_epoch_itr(shuffle=True)
+        iterator = task.get_batch_iterator(data, epoch=epoch, **options)
+        yield from iterator.next_epoch_itr(shuffle=True)
 
 
-def exact_by_pair(model, task):
-    """Share of the validation sentences translated without an error."""
+def accuracy_by_pair(model, task):
+    """Return the share of validation sentences translated without an error."""
     task.load_dataset("valid")
     generator = task.build_generator([model], Namespace(iter_decode_max_iter=0))
-    right = {}
-    for sample in task.get_batch_iterator(task.dataset("valid"), max_sentences=200).next_epoch_itr(shuffle=False):
-        targets = [row[row.ne(builders.PAD)].tolist()[:-1] for row in sample["target"]]
-        found = [one[0]["tokens"].tolist() for one in task.inference_step(generator, [model], sample)]
-        right.setdefault(sample["pair"], []).extend(out == target for out, target in zip(found, targets))
-    return {pair: np.mean(values) for pair, values in right.items()}
+    correct = {}
+    iterator = task.get_batch_iterator(task.dataset("valid"), max_sentences=200)
+    for sample in iterator.next_epoch_itr(shuffle=False):
+        output = task.inference_step(generator, [model], sample)
+        for hypotheses, target in zip(output, sample["target"]):
+            expected = target[target.ne(builders.PAD)].tolist()[:-1]
+            is_correct = hypotheses[0]["tokens"].tolist() == expected
+            correct.setdefault(sample["pair"], []).append(is_correct)
+    return {pair: np.mean(flags) for pair, flags in correct.items()}
 
 
 @pytest.mark.slow
-def test_one_set_of_prompts_learns_both_pairs(frozen, both_ways):
+def test_the_same_prompts_learn_two_pairs(frozen, two_pairs):
     torch.manual_seed(3)
     options = SGAConfig(prompt_length=16, ctc_upsample=1, no_denoising=True)
     model = SGAModel(frozen, options, builders.BOS, builders.MASK)
 
-    criterion = SGACTCCriterion(both_ways, SGACTCConfig(sentence_avg=False))
-    losses = train_sga(model, criterion, sampled(both_ways))
+    criterion = SGACTCCriterion(two_pairs, SGACTCConfig(sentence_avg=False))
+    assert_learned(train_sga(model, criterion, task_samples(two_pairs)))
 
-    assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:3])
-    found = exact_by_pair(model, both_ways)
-    assert sorted(found) == ["de-en", "en-de"] and min(found.values()) >= 0.6, found
+    accuracies = accuracy_by_pair(model, two_pairs)
+    assert sorted(accuracies) == ["de-en", "en-de"]
+    assert min(accuracies.values()) >= 0.6, accuracies

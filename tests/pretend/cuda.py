@@ -1,4 +1,4 @@
-"""Commands take fairseq's ``cuda`` path: torch.cuda answers for the pretend device, and so does every ``device="cuda"``."""
+"""Make commands take fairseq's ``cuda`` path: torch.cuda answers for the pretend device."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ from .memory import Memory
 from .waits import record, wait
 
 WAITS = "PRETEND_WAITS"
-"""Environment variable: the file that gets a line of JSON for each batch that fairseq copied to the device."""
+"""Environment variable: file that gets a line of JSON for each batch copied to the device."""
 
 ANSWERS = {
     "is_available": lambda: True,
@@ -34,45 +34,51 @@ ANSWERS = {
 }
 
 
-def of_memory(memory):
+def memory_answers(memory):
+    """Return what torch.cuda answers about memory."""
     properties = SimpleNamespace(name=device.NAME, major=8, minor=0, total_memory=memory.total)
     return {
         "get_device_properties": lambda *_: properties,
         "max_memory_allocated": lambda *_: memory.peak,
-        "memory_allocated": lambda *_: memory.held,
-        "reset_peak_memory_stats": lambda *_: memory.forget_the_peak(),
+        "memory_allocated": lambda *_: memory.allocated,
+        "reset_peak_memory_stats": lambda *_: memory.reset_peak(),
     }
 
 
-def named(value):
-    """The pretend device for cuda's."""
+def replace_cuda(value):
+    """Return the pretend device instead of a CUDA device, and anything else unchanged."""
     if isinstance(value, torch.device) or (isinstance(value, str) and value.startswith("cuda")):
         return device.DEVICE if torch.device(value).type == "cuda" else value
     return value
 
 
 class CudaIsPretend(TorchFunctionMode):
+    """Replaces ``device="cuda"`` in every call of torch."""
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func is torch.device:  # code that asks for its type takes the path of CUDA
             return func(*args, **(kwargs or {}))
-        return func(*[named(value) for value in args], **{key: named(value) for key, value in (kwargs or {}).items()})
+        kwargs = {key: replace_cuda(value) for key, value in (kwargs or {}).items()}
+        return func(*[replace_cuda(value) for value in args], **kwargs)
+
+
+def to_cuda(tensor, device=None, non_blocking=False):
+    return tensor.to(device or "cuda", non_blocking=non_blocking)
 
 
 def answer():
     """Make this process believe in a GPU."""
     device.install()
-    for name, value in {**ANSWERS, **of_memory(Memory())}.items():
+    for name, value in {**ANSWERS, **memory_answers(Memory())}.items():
         setattr(torch.cuda, name, value)
-    torch.Tensor.cuda = lambda self, device=None, non_blocking=False: self.to(
-        device or "cuda", non_blocking=non_blocking
-    )
+    torch.Tensor.cuda = to_cuda
     CudaIsPretend().__enter__()
     if WAITS in os.environ:
         _write_waits(os.environ[WAITS])
 
 
 def _write_waits(path):
-    """What was waited for from one copy of a batch to the next."""
+    """Write the waits between two copies of batches to the device."""
     from fairseq import utils
 
     stock, recorded = utils.move_to_cuda, record()

@@ -1,4 +1,4 @@
-"""The device: a wrapper around CPU tensors, and every operator run on what it holds."""
+"""The pretend device: a wrapper around CPU tensors, whose operators run on the CPU tensors."""
 
 import functools
 
@@ -6,7 +6,7 @@ import torch
 from torch.utils._device import _device_constructors
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from .waits import under_way, wait
+from .waits import call_at_next_wait, wait
 
 NAME = "pretend"
 DEVICE = torch.device("cpu")  # set by install()
@@ -21,15 +21,16 @@ ONE_WAIT = {
     "aten::unique_dim": "unique",
     "aten::unique_consecutive": "unique",
     "aten::bincount": "bincount",
-    # The kernel copies the lengths to the device; that of the backward pass does so again, which counts as the same wait.
+    # The kernel copies the lengths to the device. The backward kernel copies them again, which
+    # counts as the same wait.
     "aten::_ctc_loss": "ctc_loss",
     "aten::_ctc_loss.Tensor": "ctc_loss",
 }
-INDEXING = {
-    f"aten::{name}"
-    for name in "index.Tensor _unsafe_index.Tensor index_put index_put_ _index_put_impl_ _unsafe_index_put".split()
-}
+INDEXING_NAMES = """index.Tensor _unsafe_index.Tensor index_put index_put_ _index_put_impl_
+    _unsafe_index_put"""
+INDEXING = {f"aten::{name}" for name in INDEXING_NAMES.split()}
 COPIES = {"aten::_to_copy", "aten::copy_", "aten::_copy_from"}
+COPY_OPTIONS = {"dtype", "layout", "memory_format"}
 HOST_ARGUMENTS = {
     "aten::_ctc_loss.Tensor": (2, 3),
     "aten::_ctc_loss_backward.Tensor": (3, 4),
@@ -39,17 +40,18 @@ HOST_RESULTS = {"aten::_pack_padded_sequence": 1}
 
 
 class Pretend(torch.Tensor):
-    """A tensor of the device; ``held`` is the CPU tensor."""
+    """A tensor of the device; ``content`` is the CPU tensor."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
-    def __new__(cls, held):
-        geometry = {"strides": held.stride(), "storage_offset": held.storage_offset()}
-        return torch.Tensor._make_wrapper_subclass(cls, held.size(), **geometry, dtype=held.dtype, device=DEVICE)
+    def __new__(cls, content):
+        options = {"strides": content.stride(), "storage_offset": content.storage_offset()}
+        options.update(dtype=content.dtype, device=DEVICE)
+        return torch.Tensor._make_wrapper_subclass(cls, content.size(), **options)
 
-    def __init__(self, held):
-        self.held = held
+    def __init__(self, content):
+        self.content = content
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
@@ -62,30 +64,31 @@ class Pretend(torch.Tensor):
     @data.setter
     def data(self, value):
         torch.Tensor.data.__set__(self, value)
-        self.held = value.held
+        self.content = value.content
 
     def __deepcopy__(self, memo):
         if id(self) in memo:
             return memo[id(self)]
-        copied = Pretend(self.held.clone()).requires_grad_(self.requires_grad)
-        copied.__dict__.update({name: value for name, value in self.__dict__.items() if name != "held"})
+        copy = Pretend(self.content.clone()).requires_grad_(self.requires_grad)
+        attributes = {name: value for name, value in self.__dict__.items() if name != "content"}
+        copy.__dict__.update(attributes)
         if self.grad is not None:
-            copied.grad = self.grad.__deepcopy__(memo)
-        memo[id(self)] = copied
-        return copied
+            copy.grad = self.grad.__deepcopy__(memo)
+        memo[id(self)] = copy
+        return copy
 
     def __reduce_ex__(self, protocol):
         raise TypeError("a pretend tensor is not pickled: copy it to the CPU first")
 
     def __repr__(self, **_):
-        return f"pretend({self.held!r})"
+        return f"pretend({self.content!r})"
 
     def __format__(self, spec):
         return format(self.item(), spec) if self.dim() == 0 else repr(self)
 
     def tolist(self):
         wait("tolist")
-        return self.held.tolist()
+        return self.content.tolist()
 
     def numpy(self, **_):
         raise TypeError("can't convert pretend device type tensor to numpy. Use Tensor.cpu() first")
@@ -94,10 +97,10 @@ class Pretend(torch.Tensor):
         return self.numpy()
 
     def data_ptr(self):
-        return self.held.data_ptr()
+        return self.content.data_ptr()
 
     def untyped_storage(self):
-        return self.held.untyped_storage()
+        return self.content.untyped_storage()
 
     def __getitem__(self, index):
         return torch.Tensor.__getitem__(self, on_device(index))
@@ -111,24 +114,26 @@ class Pretend(torch.Tensor):
     def pin_memory(self, *_):
         raise RuntimeError("cannot pin a pretend tensor: only dense CPU tensors can be pinned")
 
-    def new(self, *given):
-        filled = len(given) == 1 and isinstance(given[0], list)
-        return self.new_tensor(given[0], dtype=self.dtype) if filled else torch.Tensor.new(self, *given)
+    def new(self, *args):
+        if len(args) == 1 and isinstance(args[0], list):
+            return self.new_tensor(args[0], dtype=self.dtype)
+        return torch.Tensor.new(self, *args)
 
     def new_tensor(self, data, dtype=None, device=None, requires_grad=False):
-        kind = dtype or (data.dtype if isinstance(data, torch.Tensor) else self.dtype)
-        return torch.tensor(data, dtype=kind, device=device or self.device, requires_grad=requires_grad)
+        if dtype is None:
+            dtype = data.dtype if isinstance(data, torch.Tensor) else self.dtype
+        options = {"device": device or self.device, "requires_grad": requires_grad}
+        return torch.tensor(data, dtype=dtype, **options)
 
 
 def on_device(index):
-    """An index with its lists made tensors, which torch would write into memory of the device itself."""
+    """Convert lists in an index to tensors: torch would write them into the device's memory."""
     if isinstance(index, tuple):
         return tuple(on_device(part) for part in index)
-    return (
-        torch.tensor(index, dtype=None if len(index) else torch.int64, device=DEVICE)
-        if isinstance(index, list)
-        else index
-    )
+    if isinstance(index, list):
+        dtype = None if index else torch.int64
+        return torch.tensor(index, dtype=dtype, device=DEVICE)
+    return index
 
 
 def is_cpu(value):
@@ -136,7 +141,7 @@ def is_cpu(value):
 
 
 def tensors(value):
-    """The tensors of an argument."""
+    """List the tensors of an argument."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (list, tuple)):
@@ -145,73 +150,79 @@ def tensors(value):
 
 
 def replace(value, change):
-    """``value`` with ``change`` applied to what it is made of."""
+    """Apply ``change`` to a value, or to each part of a list or tuple."""
     if isinstance(value, (list, tuple)):
         return type(value)(replace(item, change) for item in value)
     return change(value)
 
 
-def held(value):
+def to_cpu(value):
+    """Replace a tensor of the device by its CPU tensor, and a device by the CPU."""
     if isinstance(value, Pretend):
-        return value.held
+        return value.content
     return CPU if isinstance(value, torch.device) else value
 
 
 def run(func, args, kwargs):
-    """An operator with arguments of which some are of the device, or that makes a tensor of it."""
+    """Run an operator that has a tensor of the device as an argument or makes one."""
     name = func.name()
     if name in COPIES:
-        return copied(func, name, args, kwargs)
-    given = [tensor for value in (*args, *kwargs.values()) for tensor in tensors(value)]
-    pretends = [tensor for tensor in given if isinstance(tensor, Pretend)]
+        return run_copy(func, name, args, kwargs)
+    inputs = [tensor for value in (*args, *kwargs.values()) for tensor in tensors(value)]
+    pretends = [tensor for tensor in inputs if isinstance(tensor, Pretend)]
     if pretends:
-        check_devices(func, name, args, kwargs, given)
+        check_devices(func, name, args, kwargs, inputs)
         record(name, args, kwargs)
     generator = kwargs.get("generator")
     if generator is not None:
-        raise RuntimeError(f"Expected a '{NAME}' device type for generator but found '{generator.device.type}'")
+        kind = generator.device.type
+        raise RuntimeError(f"Expected a '{NAME}' device type for generator but found '{kind}'")
     kwargs = dict(kwargs)
     on_cpu = not pretends and torch.device(kwargs.get("device") or CPU).type == "cpu"
     if kwargs.get("pin_memory"):
         kwargs["pin_memory"] = False
-    result = func(*replace(args, held), **{key: replace(value, held) for key, value in kwargs.items()})
+    cpu_kwargs = {key: replace(value, to_cpu) for key, value in kwargs.items()}
+    output = func(*replace(args, to_cpu), **cpu_kwargs)
     if func._schema.is_mutable:
         for tensor in pretends:
-            if tensor.held.size() != tensor.size() or tensor.held.stride() != tensor.stride():
-                torch.Tensor.data.__set__(tensor, Pretend(tensor.held))
-    known = {id(tensor.held): tensor for tensor in pretends}
+            content = tensor.content
+            if content.size() != tensor.size() or content.stride() != tensor.stride():
+                torch.Tensor.data.__set__(tensor, Pretend(content))
+    wrappers = {id(tensor.content): tensor for tensor in pretends}
 
-    def wrapped(value):
+    def wrap(value):
         if not isinstance(value, torch.Tensor) or on_cpu:
             return value
-        return known[id(value)] if id(value) in known else Pretend(value)
+        return wrappers[id(value)] if id(value) in wrappers else Pretend(value)
 
     if name in HOST_RESULTS:
-        return tuple(item if index == HOST_RESULTS[name] else wrapped(item) for index, item in enumerate(result))
-    return replace(result, wrapped)
+        parts = enumerate(output)
+        return tuple(part if index == HOST_RESULTS[name] else wrap(part) for index, part in parts)
+    return replace(output, wrap)
 
 
-def check_devices(func, name, args, kwargs, given):
-    """Raise RuntimeError where CUDA would: CPU tensors beside tensors of the device."""
-    if not any(is_cpu(tensor) for tensor in given):
+def check_devices(func, name, args, kwargs, inputs):
+    """Raise RuntimeError like CUDA for CPU tensors beside tensors of the device."""
+    if not any(is_cpu(tensor) for tensor in inputs):
         return
     allowed = HOST_ARGUMENTS.get(name, ())
-    written = [argument.alias_info is not None and argument.alias_info.is_write for argument in func._schema.arguments]
+    aliases = [argument.alias_info for argument in func._schema.arguments]
+    is_output = [alias is not None and alias.is_write for alias in aliases]
     for position, value in enumerate((*args, *kwargs.values())):
         for tensor in tensors(value):
             if not is_cpu(tensor) or position in allowed:
                 continue
             if name in INDEXING and position == 1 and isinstance(args[0], Pretend):
                 continue
-            if tensor.dim() > 0 or written[position]:
+            if tensor.dim() > 0 or is_output[position]:
                 raise RuntimeError(
-                    f"Expected all tensors to be on the same device, but got {func} of a {NAME} tensor and a CPU tensor of "
-                    f"shape {tuple(tensor.shape)}, argument {position}"
+                    f"Expected all tensors to be on the same device, but got {func} of a {NAME} "
+                    f"tensor and a CPU tensor of shape {tuple(tensor.shape)}, argument {position}"
                 )
 
 
 def record(name, args, kwargs):
-    """What this operator waits for."""
+    """Wait if this operator waits on CUDA."""
     if name in ONE_WAIT:
         wait(ONE_WAIT[name])
     for position in HOST_ARGUMENTS.get(name, ()):
@@ -225,71 +236,79 @@ def record(name, args, kwargs):
                 continue
             if is_cpu(index) and index.dim() > 0:
                 wait("indices on the host")
-            if index.dtype in (torch.bool, torch.uint8) and not fills(args):
+            if index.dtype in (torch.bool, torch.uint8) and not is_masked_fill(args):
                 wait("boolean indexing")
 
 
-def fills(args):
-    """Whether an index_put_ with one mask and one number is run as masked_fill, without a wait."""
+def is_masked_fill(args):
+    """Return True for an index_put_ of one number by one mask, which needs no wait."""
+    if len(args) < 3:
+        return False
     masks = [index for index in args[1] if index is not None]
-    return len(args) > 2 and len(masks) == 1 and args[2].numel() == 1 and not (len(args) > 3 and args[3])
+    accumulate = len(args) > 3 and args[3]
+    return len(masks) == 1 and args[2].numel() == 1 and not accumulate
 
 
-def copied(func, name, args, kwargs):
-    """Copies within the device, to it and from it."""
+def run_copy(func, name, args, kwargs):
+    """Copy within the device, to it or from it."""
     if name == "aten::_to_copy":
-        source = args[0]
-        target = torch.device(kwargs.get("device") or source.device)
-        kept = {key: value for key, value in kwargs.items() if key not in ("device", "non_blocking", "pin_memory")}
-        waiting = not kwargs.get("non_blocking")
-        result = func(held(source), **kept)
-        if target.type == "cpu":
-            return result if is_cpu(source) else to_host(result, result.clone(), waiting)
-        if is_cpu(source):
-            to_device(source, waiting)
-        return Pretend(result)
+        return copy_to(func, args[0], kwargs)
     target, source = args[:2] if name == "aten::copy_" else args[1::-1]
-    waiting = not (len(args) > 2 and args[2] or kwargs.get("non_blocking"))
+    blocking = not (len(args) > 2 and args[2] or kwargs.get("non_blocking"))
     if isinstance(target, Pretend):
-        torch.ops.aten.copy_(target.held, held(source))
+        torch.ops.aten.copy_(target.content, to_cpu(source))
         if is_cpu(source):
-            to_device(source, waiting)
+            to_device(source, blocking)
     elif isinstance(source, Pretend):
-        value = source.held.to(target.dtype, copy=True).expand_as(target)
-        if waiting or not target.is_pinned():
-            wait("copy to the host")
-            target.copy_(value)
-        else:
-            to_host(target, value, waiting)
+        content = source.content.to(target.dtype, copy=True).expand_as(target)
+        to_host(target, content, blocking or not target.is_pinned())
     return target
 
 
-def to_host(result, value, waiting):
-    """``result`` holds ``value`` after the next wait, which may be now."""
-    if waiting:
+def copy_to(func, source, kwargs):
+    """Run aten::_to_copy, which makes a new tensor."""
+    target = torch.device(kwargs.get("device") or source.device)
+    blocking = not kwargs.get("non_blocking")
+    options = {key: value for key, value in kwargs.items() if key in COPY_OPTIONS}
+    copy = func(to_cpu(source), **options)
+    if target.type == "cpu":
+        return copy if is_cpu(source) else to_host(copy, copy.clone(), blocking)
+    if is_cpu(source):
+        to_device(source, blocking)
+    return Pretend(copy)
+
+
+def to_host(target, content, blocking):
+    """Copy ``content`` into ``target`` at once, or make it invalid until the next wait."""
+    if blocking:
         wait("copy to the host")
-        return result.copy_(value)
-    result.fill_(float("nan") if result.is_floating_point() else True if result.dtype == torch.bool else -(2**7))
-    under_way(functools.partial(result.copy_, value))
-    return result
+        return target.copy_(content)
+    if target.is_floating_point():
+        target.fill_(float("nan"))
+    else:
+        target.fill_(True if target.dtype == torch.bool else -(2**7))
+    call_at_next_wait(functools.partial(target.copy_, content))
+    return target
 
 
-def to_device(source, waiting):
-    """``source`` is copied: at once, unless it is pinned, when it must stay as it is until the next wait."""
-    if waiting:
+def to_device(source, blocking):
+    """Record a copy to the device; a pinned source must not change until the next wait."""
+    if blocking:
         wait("copy to the device")
     elif source.is_pinned():
         before = source.clone()
 
         def check():
             if not torch.equal(torch.nan_to_num(source), torch.nan_to_num(before)):
-                raise RuntimeError("the pinned source of a non_blocking copy changed before the copy was finished")
+                raise RuntimeError(
+                    "the pinned source of a non_blocking copy changed before the copy was finished"
+                )
 
-        under_way(check)
+        call_at_next_wait(check)
 
 
 def install():
-    """Register the device; once in a process. Returns it."""
+    """Register the device, once in a process; return it."""
     global DEVICE
     _setup_privateuseone_for_python_backend(NAME)
     # So that Module.to and Module.half keep the parameters' identity, as on CUDA.
@@ -297,36 +316,35 @@ def install():
     DEVICE = torch.device(NAME, 0)
     library = torch.library.Library("_", "IMPL")
     library.fallback(lambda func, *args, **kwargs: run(func, args, kwargs), "PrivateUse1")
-    install.library = library  # its end would take the fallback away
-    _device_constructors()  # kept by torch: the ones below, not what takes their place
+    install.library = library  # the fallback ends with the library
+    _device_constructors()  # torch caches them: the stock ones, not the replacements below
     for constructor in ("tensor", "as_tensor", "asarray"):
-        changed = _copied_after(getattr(torch, constructor))
-        setattr(torch, constructor, changed)
-        torch.jit._builtins._register_builtin(
-            changed, f"aten::{constructor}"
-        )  # fairseq scripts functions when imported
+        replacement = _copy_after(getattr(torch, constructor))
+        setattr(torch, constructor, replacement)
+        # fairseq scripts functions when imported.
+        torch.jit._builtins._register_builtin(replacement, f"aten::{constructor}")
     torch.Tensor.pin_memory = _pin_memory
     torch.Tensor.is_pinned = lambda self, *_: getattr(self, "_pretend_pinned", False)
     return DEVICE
 
 
-def _copied_after(constructor):
-    """torch.tensor and the like fill memory themselves: here on the CPU, and what they made is copied, as on CUDA."""
+def _copy_after(constructor):
+    """Make torch.tensor and the like build on the CPU and copy the tensor to the device.
+
+    torch itself would write into the device's memory.
+    """
 
     @functools.wraps(constructor)
     def construct(data, *args, device=None, **kwargs):
         if isinstance(data, Pretend):
-            return (
-                constructor(data, *args, **kwargs)
-                if device is None
-                else constructor(data, *args, device=device, **kwargs)
-            )
+            options = kwargs if device is None else {**kwargs, "device": device}
+            return constructor(data, *args, **options)
         if device is None or torch.device(device).type == "cpu":
             return constructor(data, *args, device=device, **kwargs)
         if isinstance(data, torch.Tensor) or constructor.__name__ != "tensor":
             return constructor(data, *args, **kwargs).to(device)
-        trained = kwargs.pop("requires_grad", False)
-        return constructor(data, *args, **kwargs).to(device).requires_grad_(trained)
+        requires_grad = kwargs.pop("requires_grad", False)
+        return constructor(data, *args, **kwargs).to(device).requires_grad_(requires_grad)
 
     return construct
 

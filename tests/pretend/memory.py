@@ -1,4 +1,4 @@
-"""Memory of the device in commands: the bytes that its tensors hold, the most of them, and an error when there are too many."""
+"""Count the bytes of the device's tensors in commands; raise if there are too many."""
 
 import os
 import weakref
@@ -13,38 +13,42 @@ BYTES = "PRETEND_MEMORY"
 
 
 class Memory:
-    """Counts each storage from when a tensor of the device first holds it until none does."""
+    """Counts each storage from its first tensor of the device to its last."""
 
     def __init__(self):
-        self.total, self.held, self.peak = int(os.environ.get(BYTES, 16 * 2**30)), 0, 0
+        self.total = int(os.environ.get(BYTES, 16 * 2**30))
+        self.allocated = self.peak = 0
         self.tensors = Counter()
         stock = device.Pretend.__init__
 
-        def start(tensor, held):
-            self.take(held)
-            stock(tensor, held)
+        def allocate_and_init(tensor, content):
+            self.allocate(content)
+            stock(tensor, content)
 
-        device.Pretend.__init__ = start
+        device.Pretend.__init__ = allocate_and_init
 
-    def take(self, held):
-        """Follows what a tensor holds: the tensor itself must not have weak references, or Module.to could not swap it."""
-        storage = held.untyped_storage()
+    def allocate(self, content):
+        """Count the storage of a CPU tensor.
+
+        The CPU tensor is tracked: the tensor of the device must not have weak references, or
+        Module.to could not swap it.
+        """
+        storage = content.untyped_storage()
         key, size = storage.data_ptr(), storage.nbytes()
         if not self.tensors[key]:
-            if self.held + size > self.total:
-                raise torch.cuda.OutOfMemoryError(
-                    f"pretend out of memory: {self.held} bytes of {self.total}, {size} more"
-                )
-            self.held += size
-            self.peak = max(self.peak, self.held)
+            if self.allocated + size > self.total:
+                usage = f"{self.allocated} bytes of {self.total}, {size} more"
+                raise torch.cuda.OutOfMemoryError(f"pretend out of memory: {usage}")
+            self.allocated += size
+            self.peak = max(self.peak, self.allocated)
         self.tensors[key] += 1
-        weakref.finalize(held, self.give_back, key, size).atexit = False
+        weakref.finalize(content, self.free, key, size).atexit = False
 
-    def give_back(self, key, size):
+    def free(self, key, size):
         self.tensors[key] -= 1
         if not self.tensors[key]:
             del self.tensors[key]
-            self.held -= size
+            self.allocated -= size
 
-    def forget_the_peak(self):
-        self.peak = self.held
+    def reset_peak(self):
+        self.peak = self.allocated

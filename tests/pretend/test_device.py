@@ -1,4 +1,4 @@
-"""The pretend device itself: what CUDA refuses is refused, what waits is recorded."""
+"""Test the pretend device: it refuses what CUDA refuses and records waits."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_numpy_is_refused(x):
         np.asarray(x)
 
 
-def test_numbers_and_indices_of_the_host_are_not_refused(x):
+def test_numbers_and_indices_on_the_host_are_allowed(x):
     assert (x * torch.tensor(2.0)).tolist() == [[0, 2, 4], [6, 8, 10]]
     assert torch.where(x > 3, torch.tensor(0.0), x).tolist() == [[0, 1, 2], [3, 0, 0]]
     assert x[torch.tensor([1])].tolist() == [[3, 4, 5]]
@@ -78,28 +78,30 @@ def test_numbers_and_indices_of_the_host_are_not_refused(x):
         (["boolean indexing"] * 2, lambda x: x.clone().requires_grad_()[x > 1].sum().backward()),
     ],
 )
-def test_what_waits_is_recorded_with_its_line(x, kinds, work):
+def test_waits_are_recorded_with_their_line(x, kinds, work):
     with waits.waits() as recorded:
         work(x)
     assert [wait.kind for wait in recorded] == kinds
-    assert all(wait.file == __file__ or (wait.file == "" and wait.function == "backward") for wait in recorded)
+    for wait in recorded:
+        assert wait.file == __file__ or (wait.file, wait.function) == ("", "backward")
 
 
-def test_a_copy_that_nobody_waited_for_holds_nothing(x):
-    copied, whole = x.to("cpu", non_blocking=True), torch.zeros(2, 3).pin_memory()
-    whole.copy_(x, non_blocking=True)
+def test_a_copy_without_a_wait_holds_nothing(x):
+    copy, pinned = x.to("cpu", non_blocking=True), torch.zeros(2, 3).pin_memory()
+    pinned.copy_(x, non_blocking=True)
     x.zero_()
-    assert copied.isnan().all() and whole.isnan().all()
+    assert copy.isnan().all()
+    assert pinned.isnan().all()
     x.sum().item()
-    assert copied.tolist() == whole.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert copy.tolist() == pinned.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_a_pinned_source_stays_as_it_is_until_the_next_wait(x):
+def test_a_pinned_source_must_not_change_before_the_next_wait(x):
     pinned = host().pin_memory()
-    moved = pinned.to(x.device, non_blocking=True)
+    copy = pinned.to(x.device, non_blocking=True)
     pinned.zero_()
     with pytest.raises(RuntimeError, match="pinned source"):
-        moved.sum().item()
+        copy.sum().item()
 
 
 def test_modules_keep_their_parameters(device):
@@ -107,14 +109,17 @@ def test_modules_keep_their_parameters(device):
     before = list(module.parameters())
     module.to(device).half()
     assert all(old is new for old, new in zip(before, module.parameters()))
-    assert before[0].device.type == device.type and before[0].dtype == torch.float16
+    assert before[0].device.type == device.type
+    assert before[0].dtype == torch.float16
     data = before[0].data
     before[0].data = torch.zeros(2, device=device)
-    assert before[0].shape == (2,) and data.shape == (4, 3)
+    assert before[0].shape == (2,)
+    assert data.shape == (4, 3)
 
 
-def test_cuda_is_this_device(device):
+def test_cuda_names_the_pretend_device(device):
     first, second = torch.device("cuda"), torch.device("cuda", 0)
     with cuda.CudaIsPretend():
-        made = torch.zeros(2, device="cuda"), torch.zeros(2).to(first), torch.nn.Linear(1, 1).to(device=second).weight
-    assert {tensor.device.type for tensor in made} == {device.type}
+        tensors = [torch.zeros(2, device="cuda"), torch.zeros(2).to(first)]
+        tensors.append(torch.nn.Linear(1, 1).to(device=second).weight)
+    assert {tensor.device.type for tensor in tensors} == {device.type}

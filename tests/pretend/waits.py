@@ -1,4 +1,4 @@
-"""What waits for the device, and where: the host stops until the device has done all it was given."""
+"""Record waits: the host stops until the device has finished all of its work."""
 
 import contextlib
 import sys
@@ -12,7 +12,10 @@ HERE = tuple(str(Path(__file__).with_name(f"{name}.py")) for name in ("device", 
 
 
 class Wait(NamedTuple):
-    """Why the host waits, and the innermost line outside torch; without a line, the backward pass of torch's own operators."""
+    """Why the host waits, and the innermost line outside torch.
+
+    A wait without a line is in the backward pass of torch's own operators.
+    """
 
     kind: str
     file: str
@@ -26,7 +29,7 @@ class _State:
 
 
 def wait(kind):
-    """The host waits: what was under way is done. Recorded inside :func:`waits`."""
+    """Finish all pending work; record the wait inside :func:`waits`."""
     finish()
     if _State.recorded is not None:
         _State.recorded.append(Wait(kind, *_site()))
@@ -43,14 +46,14 @@ def _site():
 
 
 def record():
-    """A list that gets a :class:`Wait` each time the host waits for the device, until the process ends."""
+    """Return a list that gets every :class:`Wait` until the process ends."""
     _State.recorded = []
     return _State.recorded
 
 
 @contextlib.contextmanager
 def waits():
-    """As :func:`record`, inside a block."""
+    """Record the waits inside a block."""
     before = _State.recorded
     try:
         yield record()
@@ -58,12 +61,12 @@ def waits():
         _State.recorded = before
 
 
-def under_way(done):
-    """Call ``done`` at the next wait."""
-    _State.pending.append(done)
+def call_at_next_wait(function):
+    _State.pending.append(function)
 
 
 def finish():
+    """Call the pending functions."""
     pending, _State.pending = _State.pending, []
-    for done in pending:
-        done()
+    for function in pending:
+        function()

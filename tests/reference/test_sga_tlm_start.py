@@ -1,4 +1,4 @@
-"""Test the guidance that starts from TLM: at the start slots read the source as the frozen model does."""
+"""Test guidance that starts from TLM: slots first read the source like the frozen model."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def test_the_projections_start_at_zero():
 
 
 def joint_states(model, source, slots):
-    """Encode [source; slots] by loops; the source does not see the slots. Return the slots' states."""
+    """Encode [source; slots] by loops; the source does not see the slots. Return their states."""
     encoder, first = model.masked_lm.sentence_encoder, builders.PAD + 1
     tokens = [*source.tolist(), *[model.mask] * slots]
     states = embed(encoder, tokens, range(first, first + len(tokens)))
@@ -47,7 +47,7 @@ def joint_states(model, source, slots):
 
 @torch.no_grad()
 def test_the_start_is_the_frozen_model_over_source_and_slots():
-    """Without prompts, low-rank updates and W, and with slots that continue the source's positions."""
+    """Compare without prompts, low-rank updates and W; slots continue the source's positions."""
     model = tlm_model()
     sources = builders.source_rows(SOURCES)
     sample = builders.batch(sources, extra=2)["net_input"]

@@ -1,9 +1,11 @@
-"""On PYTHONPATH, with PRETEND set: every process that trains or measures believes in a GPU, whoever starts it."""
+"""Make every process that trains or measures believe in a GPU; on PYTHONPATH with PRETEND set."""
 
 import os
 import sys
 
-if "PRETEND" in os.environ and any(word.startswith(("benchmarks.", "fairseq_cli.")) for word in sys.orig_argv):
+MODULES = ("benchmarks.", "fairseq_cli.")
+
+if "PRETEND" in os.environ and any(word.startswith(MODULES) for word in sys.orig_argv):
     from tests.pretend.cuda import answer
 
     answer()

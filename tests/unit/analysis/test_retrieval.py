@@ -214,7 +214,9 @@ def test_no_threshold_is_better(seed):
     scores.sort(reverse=True)
     mined = [Mined(score, number, number) for number, score in enumerate(scores)]
     gold = {(number, number) for number in range(0, 12, 2)} | {(20, 20)}
-    f1_by_limit = [compute_f1([pair for pair in mined if pair.score >= limit], gold) for limit in set(scores)]
+    f1_by_limit = [
+        compute_f1([pair for pair in mined if pair.score >= limit], gold) for limit in set(scores)
+    ]
     threshold = best_threshold(mined, gold)
     assert quality(mined, gold, threshold).f1 == pytest.approx(max(f1_by_limit))
 
@@ -228,7 +230,10 @@ def test_no_threshold_is_better(seed):
     ([(0.9, True), (0.5, True), (0.5, False), (0.5, False), (0.5, False)], 0.7),
 )
 def test_the_threshold_lies_between_accepted_and_rejected_scores(scores, expected):
-    mined = [Mined(score, number, number + (not is_gold)) for number, (score, is_gold) in enumerate(scores)]
+    mined = [
+        Mined(score, number, number + (not is_gold))
+        for number, (score, is_gold) in enumerate(scores)
+    ]
     gold = {(number, number) for number, (_, is_gold) in enumerate(scores) if is_gold}
     assert best_threshold(mined, gold) == pytest.approx(expected)
 

@@ -48,11 +48,18 @@ def test_all_pairs_of_a_folder_equal_those_named_one_by_one(model, tatoeba, tmp_
     out = capsys.readouterr().out
     assert ", cosine, both directions; 2 of XTREME's 36 pairs, without af, ar, " in out
     assert len(content["absent"]) == 34 and len(options.TATOEBA) == 36
-    everything = run("retrieval", tmp_path / "c.json", *common, "--folder", tatoeba, "--languages", "all")
+    everything = run(
+        "retrieval", tmp_path / "c.json", *common, "--folder", tatoeba, "--languages", "all"
+    )
     assert [row["pair"] for row in everything["rows"]] == ["de-en", "fr-en", "bel-en"]
     backward = run("retrieval", tmp_path / "d.json", *common[:-1], "backward", "--folder", tatoeba)
-    assert [row["backward"] for row in backward["rows"]] == [row["backward"] for row in expected["rows"]]
-    assert "forward" not in backward["rows"][0] and "second → first language" in capsys.readouterr().out
+    assert [row["backward"] for row in backward["rows"]] == [
+        row["backward"] for row in expected["rows"]
+    ]
+    assert (
+        "forward" not in backward["rows"][0]
+        and "second → first language" in capsys.readouterr().out
+    )
 
 
 def test_predictions_of_tatoeba_are_equal_in_both_layouts(model, tatoeba, tmp_path):  # noqa: F811
@@ -73,7 +80,15 @@ def test_predictions_of_tatoeba_are_equal_in_both_layouts(model, tatoeba, tmp_pa
     order = english_order(english)
     assert predictions == [str(partners[number]) for number in order]
     hits = sum(prediction == str(label) for prediction, label in zip(predictions, order))
-    content = run("retrieval", tmp_path / "x.json", *common[1:], "--folder", tatoeba, "--directions", "backward")
+    content = run(
+        "retrieval",
+        tmp_path / "x.json",
+        *common[1:],
+        "--folder",
+        tatoeba,
+        "--directions",
+        "backward",
+    )
     assert content["rows"][0]["backward"] == pytest.approx(hits / len(order)), "XTREME's accuracy"
 
 
@@ -93,7 +108,7 @@ def test_the_order_of_english_lines_is_xtremes():
 
 @pytest.fixture
 def bucc(tmp_path):
-    """Write de and fr of BUCC, without the gold of the test sets, as XTREME's script leaves them."""
+    """Write de and fr of BUCC like XTREME's script, without the gold of the test sets."""
     folder = tmp_path / "bucc2018"
     folder.mkdir()
     for seed, language in enumerate(("de", "fr")):
@@ -113,7 +128,10 @@ def test_bucc_without_gold_writes_predictions(model, bucc, tmp_path, capsys):  #
     content = run("retrieval", tmp_path / "x.json", *line, "--predictions", tmp_path / "out")
     assert [set(row) for row in content["rows"]] == [{"pair", "layer", "threshold", "dev_f1"}] * 2
     assert content["absent"] == ["ru", "zh"]
-    assert "pairs mined in both directions; 2 of XTREME's 4 pairs, without ru, zh" in capsys.readouterr().out
+    assert (
+        "pairs mined in both directions; 2 of XTREME's 4 pairs, without ru, zh"
+        in capsys.readouterr().out
+    )
     written = (tmp_path / "out/bucc2018/test-de.tsv").read_text().splitlines()
     gold = {f"de-{number}\ten-{number}" for number in range(20)}
     # The test set is the dev set here: F1 of XTREME's formula is that of the dev set.
@@ -133,10 +151,19 @@ def test_folders_that_cannot_be_scored_are_refused(model, tatoeba, bucc, tmp_pat
     tatoeba_line = ["tatoeba", model, *COMMON]
     for line, message in (
         ([*tatoeba_line], "--pair: missing; valid: a pair, or --folder"),
-        ([*tatoeba_line, "--folder", tmp_path / "empty"], "empty: no pair with English; valid: files tatoeba."),
-        ([*tatoeba_line, "--folder", tatoeba, "--languages", "de,kk"], "--languages de,kk: kk is not in"),
+        (
+            [*tatoeba_line, "--folder", tmp_path / "empty"],
+            "empty: no pair with English; valid: files tatoeba.",
+        ),
+        (
+            [*tatoeba_line, "--folder", tatoeba, "--languages", "de,kk"],
+            "--languages de,kk: kk is not in",
+        ),
         ([*tatoeba_line, "--languages", "de"], "--languages de: valid: with --folder"),
-        ([*tatoeba_line, "--folder", tatoeba, "--predictions", tmp_path / "p"], "of which layer? valid: --layer N"),
+        (
+            [*tatoeba_line, "--folder", tatoeba, "--predictions", tmp_path / "p"],
+            "of which layer? valid: --layer N",
+        ),
         (["bucc", model, *COMMON, "--folder", bucc], "de-en.dev.gold: no such file"),
         (["bucc", model, *COMMON], "--dev: missing"),
     ):

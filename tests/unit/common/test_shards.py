@@ -1,4 +1,4 @@
-"""``--data bin:bin2`` under every task: which folder an epoch reads, a resumed run, and what is refused."""
+"""Test ``--data bin:bin2`` under every task: the folder of an epoch, resumed runs, refusals."""
 
 import shutil
 
@@ -7,19 +7,39 @@ import torch
 
 from fairseq_plugins.common import shards
 from fairseq_plugins.deltalm.mixing import MixedBatchesDataset
-from fairseq_plugins.veco.translation import TranslationFromPretrainedVECOTask, VECOTranslationConfig
+from fairseq_plugins.veco.translation import (
+    TranslationFromPretrainedVECOTask,
+    VECOTranslationConfig,
+)
 from tests import builders, csr_builders
 from tests import veco_builders as veco
 from tests.unit.common.making import load, maker
 
 LOW = list(range(builders.FIRST_PIECE, builders.FIRST_PIECE + 10))
 HIGH = list(range(builders.FIRST_PIECE + 12, builders.FIRST_PIECE + 22))
-CORRUPTION = dict(train_subset="train", add_sentinels=20, tokens_per_sample=24, mask_prob=0.3, mean_span=2.0)
-STOCK = dict(source_lang="en", target_lang="de", train_subset="train", dataset_impl="mmap", required_seq_len_multiple=1)
-START = dict(restore_file="checkpoint_last.pt", finetune_from_model=None, continue_once=None, save_dir="nowhere")
+CORRUPTION = dict(
+    train_subset="train", add_sentinels=20, tokens_per_sample=24, mask_prob=0.3, mean_span=2.0
+)
+STOCK = dict(
+    source_lang="en",
+    target_lang="de",
+    train_subset="train",
+    dataset_impl="mmap",
+    required_seq_len_multiple=1,
+)
+START = dict(
+    restore_file="checkpoint_last.pt",
+    finetune_from_model=None,
+    continue_once=None,
+    save_dir="nowhere",
+)
 MAKERS = {
-    "span_corruption": maker("span_corruption", pairs="en-de", monolingual="fr", pair_mask_prob=0.5, **CORRUPTION),
-    "tlm_pretraining": maker("tlm_pretraining", pairs="en-de", monolingual="fr", train_subset="train"),
+    "span_corruption": maker(
+        "span_corruption", pairs="en-de", monolingual="fr", pair_mask_prob=0.5, **CORRUPTION
+    ),
+    "tlm_pretraining": maker(
+        "tlm_pretraining", pairs="en-de", monolingual="fr", train_subset="train"
+    ),
     "veco_pretraining": maker(
         "veco_pretraining",
         pairs="en-de",
@@ -28,9 +48,13 @@ MAKERS = {
         tokens_per_sample=24,
         ddp_backend="c10d",
     ),
-    "translation_mixing": maker("translation_mixing", mix_monolingual="fr", **{**STOCK, **CORRUPTION}),
+    "translation_mixing": maker(
+        "translation_mixing", mix_monolingual="fr", **{**STOCK, **CORRUPTION}
+    ),
     "sga_translation": builders.read_task,
-    "sga_translation_multi": lambda folder, **options: builders.read_task(folder, "en-de,de-en", **options),
+    "sga_translation_multi": lambda folder, **options: builders.read_task(
+        folder, "en-de,de-en", **options
+    ),
     "translation_from_pretrained_veco": lambda folder: TranslationFromPretrainedVECOTask.setup_task(
         VECOTranslationConfig(data=str(folder), missing_language_tag="unk", **STOCK, **START)
     ),
@@ -39,7 +63,9 @@ MAKERS = {
 
 def write_rows(folder, split, pieces):
     """The pair en-de, text of fr, documents of it: sentences of these pieces alone."""
-    rows = [[pieces[(place + 3 * number) % len(pieces)] for place in range(4)] for number in range(12)]
+    rows = [
+        [pieces[(place + 3 * number) % len(pieces)] for place in range(4)] for number in range(12)
+    ]
     for language in ("en", "de"):
         builders.write_side(folder, split, "en-de", language, rows)
         builders.write_dictionary(folder, language)
@@ -50,7 +76,7 @@ def write_rows(folder, split, pieces):
 
 @pytest.fixture(scope="module")
 def folders(path):
-    """Two folders: the first of low pieces, the second of high ones, also in its own validation set."""
+    """Write two folders, of low and of high pieces; each has a validation set."""
     names = []
     for name, pieces in (("bin", LOW), ("bin2", HIGH)):
         names.append(str(path / name))
@@ -76,7 +102,13 @@ def tokens_of(value):
     """All numbers in the tensors of a batch."""
     if torch.is_tensor(value):
         return value.flatten().tolist()
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    parts = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, (list, tuple))
+        else ()
+    )
     return [number for part in parts for number in tokens_of(part)]
 
 
@@ -94,7 +126,9 @@ def test_training_goes_through_the_folders_in_turn(folders, name):
     read = {epoch: batches(task, epoch) for epoch in (1, 2, 3, 4)}
     assert [folder_of(read[epoch]) for epoch in (1, 2, 3, 4)] == ["bin", "bin2", "bin", "bin2"]
     resumed = MAKERS[name](folders)
-    assert [tokens_of(batch) for batch in batches(resumed, 2)] == [tokens_of(batch) for batch in read[2]]
+    assert [tokens_of(batch) for batch in batches(resumed, 2)] == [
+        tokens_of(batch) for batch in read[2]
+    ]
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -110,7 +144,10 @@ def test_mixed_text_may_lie_in_folders_of_its_own(folders):
     for epoch, expected in ((1, "bin"), (2, "bin2"), (3, "bin")):
         data = load(task, epoch=epoch)
         assert isinstance(data, MixedBatchesDataset)
-        assert folder_of(list(data.corrupted)) == expected and folder_of(list(data.translation)) == "bin2"
+        assert (
+            folder_of(list(data.corrupted)) == expected
+            and folder_of(list(data.translation)) == "bin2"
+        )
 
 
 @pytest.mark.parametrize("stages", [None, 1000])
@@ -141,7 +178,9 @@ def second(folders, tmp_path):
 def test_a_folder_without_the_data_is_refused_before_the_first_batch(second, name):
     folder, data = second
     (folder / "train.en-de.de.bin").unlink()
-    with pytest.raises(ValueError, match=r"second.train\.(en-de|de-en)\.(de|en)\.(bin|idx) is missing"):
+    with pytest.raises(
+        ValueError, match=r"second.train\.(en-de|de-en)\.(de|en)\.(bin|idx) is missing"
+    ):
         load(MAKERS[name](data), epoch=1)
 
 
@@ -149,7 +188,9 @@ def test_a_folder_without_the_data_is_refused_before_the_first_batch(second, nam
 def test_a_folder_with_another_dictionary_is_refused(second, name):
     folder, data = second
     builders.write_dictionary(folder, "de", pieces=builders.PIECES - 1)
-    with pytest.raises(ValueError, match=r"second.dict\.de\.txt differs from .*bin.dict\.(en|de)\.txt"):
+    with pytest.raises(
+        ValueError, match=r"second.dict\.de\.txt differs from .*bin.dict\.(en|de)\.txt"
+    ):
         load(MAKERS[name](data), epoch=1)
 
 
@@ -162,14 +203,25 @@ def test_a_folder_after_the_first_needs_no_dictionary(second):
 
 
 def test_understanding_tasks_read_one_folder():
-    for name in ("token_classification", "relevance_ranking", "span_qa", "cross_lingual_classification"):
+    for name in (
+        "token_classification",
+        "relevance_ranking",
+        "span_qa",
+        "cross_lingual_classification",
+    ):
         options = {"regression_target": False} if name.startswith("cross") else {}
-        with pytest.raises(ValueError, match="--data bin:bin2: this task reads one folder, not 2; .*--train-subset"):
+        with pytest.raises(
+            ValueError, match="--data bin:bin2: this task reads one folder, not 2; .*--train-subset"
+        ):
             maker(name, **options)("bin:bin2")
 
 
 def test_names_of_folders():
-    assert shards.split_folders("bin") == ["bin"] and shards.split_folders("a:b:c") == ["a", "b", "c"]
+    assert shards.split_folders("bin") == ["bin"] and shards.split_folders("a:b:c") == [
+        "a",
+        "b",
+        "c",
+    ]
     assert [shards.take_turn("abc", epoch) for epoch in (1, 2, 3, 4)] == list("abca")
     for data in ("", "bin:", ":bin", "a::b"):
         with pytest.raises(ValueError, match="--data .*: a folder's name is empty"):

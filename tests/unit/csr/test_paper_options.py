@@ -1,4 +1,4 @@
-"""Options named after the paper: one language per batch (section I), neighbours by dot product (III-B)."""
+"""Test the paper's options: one language per batch (I), neighbours by dot product (III-B)."""
 
 import numpy as np
 import pytest
@@ -55,8 +55,12 @@ def test_items_and_the_default_are_as_before(tmp_path):
 
 def slow_ranks(x, y, top):
     """Places of the largest dot products of each row, pair by pair."""
-    products = [[sum(float(a) * float(b) for a, b in zip(first, second)) for second in y] for first in x]
-    return [sorted(range(len(y)), key=lambda place, row=row: -row[place])[:top] for row in products], products
+    products = [
+        [sum(float(a) * float(b) for a, b in zip(first, second)) for second in y] for first in x
+    ]
+    return [
+        sorted(range(len(y)), key=lambda place, row=row: -row[place])[:top] for row in products
+    ], products
 
 
 @pytest.mark.parametrize("block", [3, 100])
@@ -107,6 +111,12 @@ def test_the_three_scores_differ_and_others_are_refused(mapped, tmp_path):
         options = LexiconOptions(top=3, nearest_by=nearest_by)
         induce(*paths, [tmp_path / "ab.tsv"], tmp_path / "m.json", options)
         texts.append([line.split("\t")[1] for line in read_lines(tmp_path / "ab.tsv")])
-        assert ("nearest_by" in options.as_json()) == (nearest_by != "csls"), "old lexicons stay unchanged"
+        assert ("nearest_by" in options.as_json()) == (nearest_by != "csls"), (
+            "old lexicons stay unchanged"
+        )
     assert texts[0] != texts[2] != texts[1]
-    assert_refused("--nearest-by euclidean: valid: csls, cosine, dot-product", LexiconOptions, nearest_by="euclidean")
+    assert_refused(
+        "--nearest-by euclidean: valid: csls, cosine, dot-product",
+        LexiconOptions,
+        nearest_by="euclidean",
+    )

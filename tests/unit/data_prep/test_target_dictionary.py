@@ -1,4 +1,4 @@
-"""A data-bin whose target has a dictionary of its own: cut_vocabulary without a checkpoint, preprocess.sh --target-dict."""
+"""Test data-bins with a target dictionary: cut_vocabulary, preprocess.sh --target-dict."""
 
 import os
 import subprocess
@@ -35,10 +35,12 @@ def cut(folder):
 
 
 def preprocess(repo_root, folder, *more, status=0):
-    line = "--text text --dict dict.txt --out bin --splits train,valid --codes codes --per-pair".split()
-    script = ["bash", str(repo_root / "data_prep" / "preprocess.sh"), *line, *more]
+    line = "--text text --dict dict.txt --out bin --splits train,valid --codes codes --per-pair"
+    script = ["bash", str(repo_root / "data_prep" / "preprocess.sh"), *line.split(), *more]
     environment = dict(os.environ, PYTHON=sys.executable)
-    done = subprocess.run(script, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        script, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == status, done.stderr
     return done.stderr
 
@@ -63,12 +65,16 @@ def test_preprocess_takes_two_dictionaries(work, repo_root):
     pairs = ["--pairs", "de-en,fr-en"]
     target = ["--target-dict", "cut/dict.txt"]
     preprocess(repo_root, work, *pairs, *target)
-    symbols = {lang: Dictionary.load(str(work / "bin" / f"dict.{lang}.txt")) for lang in ("de", "fr", "en")}
+    symbols = {
+        lang: Dictionary.load(str(work / "bin" / f"dict.{lang}.txt")) for lang in ("de", "fr", "en")
+    }
     assert symbols["en"].symbols[4:] == TARGET
     assert symbols["de"].symbols[4:] == symbols["fr"].symbols[4:] == list(PIECES)
     for pair in ("de-en", "fr-en"):
         for lang in pair.split("-"):
-            rows = data_utils.load_indexed_dataset(str(work / "bin" / f"train.{pair}.{lang}"), symbols[lang])
+            rows = data_utils.load_indexed_dataset(
+                str(work / "bin" / f"train.{pair}.{lang}"), symbols[lang]
+            )
             assert symbols[lang].string(rows[0]) == " ".join(["ab", f"{lang[0]}@@", lang[1]])
     assert check_manifest(work / "bin", work / "text")
     assert preprocess(repo_root, work, *pairs, *target).count("unchanged, skipped") == 8 + 2
@@ -84,7 +90,11 @@ def test_pieces_are_counted_by_the_dictionary_of_their_side(work, repo_root):
 
 
 def test_a_language_on_both_sides_is_refused(work):
-    line = (
-        f"--pieces {work} --pairs de-en,en-de --dict {work}/dict.txt --target-dict {work}/dict.txt --output {work}/out"
+    words = work / "dict.txt"
+    line = f"""--pieces {work} --pairs de-en,en-de --dict {words} --target-dict {words}
+        --output {work}/out"""
+    assert_refused(
+        "--pairs de-en,en-de: de is a source and a target; valid: with --target-dict",
+        binarize.main,
+        line.split(),
     )
-    assert_refused("--pairs de-en,en-de: de is a source and a target; valid: with --target-dict", binarize.main, line.split())

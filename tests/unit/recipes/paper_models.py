@@ -1,4 +1,4 @@
-"""Models of paper size on the meta device: options of a command, config.json files, a generated dictionary."""
+"""Build models of paper size on the meta device from commands and config.json files."""
 
 import functools
 import json
@@ -31,14 +31,16 @@ MGPT_ENTRIES = 250_096
 
 
 def read_config(path):
-    """Read the config.json of a released model by the name of its folder, wherever a study looks for it."""
-    name = next(name for name in sorted(LAST_PARTS, reverse=True) if Path(path).name.startswith(name))
+    """Read the config.json of a released model by its folder's name, in any study folder."""
+    name = next(
+        name for name in sorted(LAST_PARTS, reverse=True) if Path(path).name.startswith(name)
+    )
     return json.loads((FOLDER / name / "config.json").read_text())
 
 
 @functools.cache
 def list_entries(entries):
-    """Symbols and numbers of a dictionary of so many pieces; ▁ and the tags of languages are among them."""
+    """Return symbols and numbers of a dictionary of this size, with ▁ and language tags."""
     symbols = Dictionary()
     for piece in ["▁", "[de]", "[en]", *map(str, range(entries - 3))]:
         symbols.add_symbol(piece)
@@ -54,7 +56,7 @@ def generate_dictionary(entries=XLMR_ENTRIES):
 
 
 def sizes_of(config, table):
-    """Sizes by the names that this package has for them; ``table`` maps them to the names of the config."""
+    """Return sizes by this package's names; ``table`` maps them to the names of the config."""
     return {size: config[name] for size, name in table.items() if config.get(name) is not None}
 
 
@@ -63,7 +65,11 @@ def read_masked_lm(path, *_, **__):
     sizes = sizes_of(read_config(path), masked_lm.FOLDER_SIZES)
     sizes.update(max_positions=sizes["max_positions"] - 2, padding_idx=1, epsilon=1e-5)
     return SimpleNamespace(
-        sizes=sizes, entries=(), tensors={"lm_head.bias": None}, fingerprint="0" * 32, mask_row=sizes["vocab_size"] - 1
+        sizes=sizes,
+        entries=(),
+        tensors={"lm_head.bias": None},
+        fingerprint="0" * 32,
+        mask_row=sizes["vocab_size"] - 1,
     )
 
 
@@ -72,7 +78,10 @@ def build_frozen_gpt(cfg, dictionary):
     sizes = sizes_of(read_config(cfg.pretrained_gpt), gpt.FOLDER_SIZES)
     layout = CausalLMLayout(**{**sizes, "ffn_dim": 4 * sizes["embed_dim"], "padding_idx": -1})
     check_sizes(
-        {name: getattr(layout, size) for name, size in prefix_decoder.SIZES.items()}, cfg, cfg.pretrained_gpt, ""
+        {name: getattr(layout, size) for name, size in prefix_decoder.SIZES.items()},
+        cfg,
+        cfg.pretrained_gpt,
+        "",
     )
     return Frozen(prefix_decoder.PrefixDecoder(layout, dictionary), "0" * 32, "meta")
 
@@ -80,8 +89,12 @@ def build_frozen_gpt(cfg, dictionary):
 def encoder_options(path):
     """Options of an encoder of the sizes in its config.json, without a file."""
     config = read_config(path)
-    family = {"xlm-roberta": "xlmr", "bert": "bert", "mbart": "mbart", "m2m_100": "nllb"}[config["model_type"]]
-    sizes = sizes_of(config, bart.FOLDER_SIZES if family in ("mbart", "nllb") else masked_lm.FOLDER_SIZES)
+    family = {"xlm-roberta": "xlmr", "bert": "bert", "mbart": "mbart", "m2m_100": "nllb"}[
+        config["model_type"]
+    ]
+    sizes = sizes_of(
+        config, bart.FOLDER_SIZES if family in ("mbart", "nllb") else masked_lm.FOLDER_SIZES
+    )
     names = dict(layers="layers", embed_dim="embed-dim", ffn_dim="ffn-embed-dim", heads="heads")
     return [
         f"--encoder-family={family}",
@@ -98,13 +111,20 @@ def prepare(monkeypatch, folder, languages, entries=XLMR_ENTRIES):
         entries: of the dictionary.
     """
     monkeypatch.chdir(folder)
-    names = [f"{place}/dict.{language}.txt" for place in ("bin", "mgpt_bin") for language in languages]
-    for name in [*names, *(f"{task}/{part}/dict.txt" for task in languages for part in ("input0", "label"))]:
+    names = [
+        f"{place}/dict.{language}.txt" for place in ("bin", "mgpt_bin") for language in languages
+    ]
+    for name in [
+        *names,
+        *(f"{task}/{part}/dict.txt" for task in languages for part in ("input0", "label")),
+    ]:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).touch()
     labels = 3
     monkeypatch.setattr(
-        Dictionary, "load", lambda path, *_, **__: generate_dictionary(labels if "label" in str(path) else entries)
+        Dictionary,
+        "load",
+        lambda path, *_, **__: generate_dictionary(labels if "label" in str(path) else entries),
     )
     monkeypatch.setattr(state, "frozen_path", lambda cfg, name, _: getattr(cfg, name))
     monkeypatch.setattr(state, "read_masked_lm", read_masked_lm)
@@ -112,7 +132,9 @@ def prepare(monkeypatch, folder, languages, entries=XLMR_ENTRIES):
     monkeypatch.setattr(state, "load", lambda *_: None)
     monkeypatch.setattr(gpt_msp, "build_frozen", build_frozen_gpt)
     for module in (stock_bart, understanding):
-        monkeypatch.setattr(module, "init_bert_params", lambda *_: None)  # it copies values to the CPU
+        monkeypatch.setattr(
+            module, "init_bert_params", lambda *_: None
+        )  # it copies values to the CPU
 
 
 def words_of(command):
@@ -151,4 +173,6 @@ def build(command, monkeypatch):
 def count(model):
     """Numbers of parameters: all, and those that train."""
     parameters = list(model.parameters())
-    return sum(map(torch.numel, parameters)), sum(one.numel() for one in parameters if one.requires_grad)
+    return sum(map(torch.numel, parameters)), sum(
+        one.numel() for one in parameters if one.requires_grad
+    )

@@ -1,4 +1,4 @@
-"""Four encoders side by side (Table 1 of MT transfer): settings, and a run with tiny random models."""
+"""Test four encoders side by side (MT transfer, Table 1): settings, a run of tiny models."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def test_the_settings_are_the_papers():
 
 @pytest.fixture
 def data(tmp_path):
-    """XGLUE's parts of speech in two languages, the German test without tags; four tiny encoders."""
+    """Write XGLUE's parts of speech (en, de; the German test without tags), four tiny encoders."""
     import transformers
 
     folder = tmp_path / "my data"
@@ -52,7 +52,9 @@ def data(tmp_path):
         if kind == "bert":
             rows = len(nlu_builders.write_vocab(place))
         else:
-            rows = 4 + len(nlu_builders.write_sentencepiece(place)) - 3 + 1 + len(CODES.get(name, ()))
+            rows = (
+                4 + len(nlu_builders.write_sentencepiece(place)) - 3 + 1 + len(CODES.get(name, ()))
+            )
         if name in CODES:
             special = {"additional_special_tokens": CODES[name]}
             nlu_builders.write_json(place / "special_tokens_map.json", special)
@@ -84,7 +86,9 @@ def call(script, folder, **options):
     environment = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
     environment["PYTHONPATH"] = f"{ROOT}:{ROOT / 'examples'}"
     line = ["bash", "-euo", "pipefail", "-c", script]
-    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, **options)
+    return subprocess.run(
+        line, cwd=folder, env=environment, capture_output=True, text=True, **options
+    )
 
 
 @pytest.mark.slow
@@ -94,7 +98,8 @@ def test_tiny_encoders_run_side_by_side(data, tmp_path):
     out.mkdir()
     runs = Runs(study, ROOT, str(data), {"cpu": True})
     assert runs.scored == [
-        "xglue_pos: scored on test; 2 of 18 languages, no file of ar, bg, el, es, fr, hi, it, nl, pl, pt, ru, th, tr, ur, vi, zh"
+        "xglue_pos: scored on test; 2 of 18 languages, no file of ar, bg, el, es, fr, hi, it, "
+        "nl, pl, pt, ru, th, tr, ur, vi, zh"
     ]
     for step in study.set["steps"]:
         done = call(runs.script(step["run"]), out)
@@ -122,7 +127,9 @@ def test_tiny_encoders_run_side_by_side(data, tmp_path):
 def test_a_missing_encoder_is_said_before_any_data_is_made(data, tmp_path):
     (data / "encoders/nllb").rename(data / "other")
     runs = Runs(write_study(tmp_path), ROOT, str(data), {})
-    script = runs.script(runs.study.set["steps"][0]["run"]).replace("python -m fairseq_plugins dictionary", ": ")
+    script = runs.script(runs.study.set["steps"][0]["run"]).replace(
+        "python -m fairseq_plugins dictionary", ": "
+    )
     done = call(script, tmp_path)
     assert done.returncode == 1 and not (tmp_path / "encoders/done").exists()
     assert "error: nllb: no folder " in done.stderr and "nothing was trained" in done.stderr

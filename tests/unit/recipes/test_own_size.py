@@ -1,4 +1,4 @@
-"""A released DeltaLM, mBART or VECO that is given to the study of generation is trained at its own size."""
+"""Test that generation trains a released DeltaLM, mBART or VECO at the size of its file."""
 
 import shlex
 import subprocess
@@ -24,8 +24,10 @@ def write_deltalm(path):
 
 
 def write_stock(path):
-    """An encoder and a decoder in fairseq's layout: what the sizes of an mBART or a VECO are read from."""
-    torch.save({"model": veco_builders.stock_state(), "args": Namespace(encoder_attention_heads=2)}, path)
+    """Write an encoder and a decoder in fairseq's layout, from which sizes are read."""
+    torch.save(
+        {"model": veco_builders.stock_state(), "args": Namespace(encoder_attention_heads=2)}, path
+    )
     return path
 
 
@@ -53,16 +55,25 @@ def test_the_sizes_of_the_file_replace_those_of_the_study(name, tmp_path):
     assert command.startswith(f"python -m recipes.own_size '{path}' fairseq-train bin")
     words = words_of(command)
     arguments = parse_words([*words, *own_size.size_options(own_size.read_sizes(str(path)), words)])
-    assert (arguments.encoder_layers, arguments.encoder_embed_dim, arguments.encoder_ffn_embed_dim) == (
+    assert (
+        arguments.encoder_layers,
+        arguments.encoder_embed_dim,
+        arguments.encoder_ffn_embed_dim,
+    ) == (
         *(layers, WIDTH),
         FFN,
     )
     assert arguments.encoder_attention_heads == heads
-    assert (arguments.max_source_positions, arguments.max_target_positions) == (POSITIONS, POSITIONS)
+    assert (arguments.max_source_positions, arguments.max_target_positions) == (
+        POSITIONS,
+        POSITIONS,
+    )
     if blocks is not None:
         assert (arguments.decoder_layers, arguments.decoder_embed_dim) == (blocks, WIDTH)
     else:
-        assert "--decoder-layers" not in own_size.size_options(own_size.read_sizes(str(path)), words)
+        assert "--decoder-layers" not in own_size.size_options(
+            own_size.read_sizes(str(path)), words
+        )
 
 
 def parse_words(words):
@@ -83,9 +94,13 @@ def test_the_command_becomes_the_training(tmp_path):
     path = write_deltalm(tmp_path / "released.pt")
     line = [sys.executable, "-m", "examples.recipes.own_size", str(path), "echo", "x y"]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
-    sizes = f"--encoder-layers 4 --encoder-embed-dim {WIDTH} --encoder-ffn-embed-dim {FFN} --encoder-attention-heads 1"
+    sizes = f"--encoder-layers 4 --encoder-embed-dim {WIDTH} --encoder-ffn-embed-dim {FFN}"
+    sizes += " --encoder-attention-heads 1"
     assert done.stdout.startswith(f"x y {sizes} --max-source-positions {POSITIONS} "), done.stderr
     torch.save({"model": {"encoder.layers.0.fc2.weight": torch.zeros(2, 2)}}, path)
     wrong = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
-    assert wrong.returncode == 1 and "has no encoder.layers.N.fc1.weight; valid: a whole model" in wrong.stderr
+    assert (
+        wrong.returncode == 1
+        and "has no encoder.layers.N.fc1.weight; valid: a whole model" in wrong.stderr
+    )
     assert not wrong.stdout

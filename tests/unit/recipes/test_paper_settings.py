@@ -1,4 +1,4 @@
-"""Settings of the papers at SIZE=paper, with the section that states each; what a section `paper` may not hold; the dry run."""
+"""Test SIZE=paper: the papers' settings with their sections, refusals, and the dry run."""
 
 import itertools
 import subprocess
@@ -17,34 +17,83 @@ from tests.unit.recipes.builders import BEAM, options_of
 from tests.unit.recipes.builders import write_study as write
 from tests.unit.recipes.test_paper_sizes import runs_of, training
 
-BIG = {"lr": "0.0005", "dropout": "0.3", "max-epoch": "50", "tokens": 32_768}  # SGA 5.1, Transformers
+BIG = {
+    "lr": "0.0005",
+    "dropout": "0.3",
+    "max-epoch": "50",
+    "tokens": 32_768,
+}  # SGA 5.1, Transformers
 PLM = {"lr": "3e-5", "max-update": "80000", "tokens": 4_096}  # SGA 5.1, fine-tuning
 ADAPTED = {"lr": "0.0007", "max-update": "40000", "tokens": 32_768}  # SGA 5.1, adaptation
 NOISE = {"denoise-noise-mix": "paper"}  # SGA 4.4
-MBART = {"lr": "3e-5", "dropout": "0.3", "label-smoothing": "0.2", "warmup-updates": "2500"}  # CSR IV-A
-DELTALM = {"lr": "3e-4", "warmup-updates": "4000", "label-smoothing": "0.1", "tokens": 4_096 * 128}  # DeltaLM 3.1
-VECO = {"max-update": "100000", "warmup-updates": "16000", "lr-scheduler": "polynomial_decay"}  # VECO 5.1
+MBART = {
+    "lr": "3e-5",
+    "dropout": "0.3",
+    "label-smoothing": "0.2",
+    "warmup-updates": "2500",
+}  # CSR IV-A
+DELTALM = {
+    "lr": "3e-4",
+    "warmup-updates": "4000",
+    "label-smoothing": "0.1",
+    "tokens": 4_096 * 128,
+}  # DeltaLM 3.1
+VECO = {
+    "max-update": "100000",
+    "warmup-updates": "16000",
+    "lr-scheduler": "polynomial_decay",
+}  # VECO 5.1
 TRANSFER = {"max-positions": "256", "max-epoch": "10", "lr": "5e-6"}  # MT transfer 2.3
 
 SETTINGS = [
     ("sga_plateau", "AT", 1, None, {**BIG, "arch": "transformer_vaswani_wmt_en_de_big"}),
     ("sga_plateau", "NAT + CTC", 1, None, {**BIG, "arch": "nat_ctc_big"}),
-    ("sga_plateau", ["mtransformer"], 1, None, {**BIG, "encoder-layers": "12", "decoder-layers": "12"}),
+    (
+        "sga_plateau",
+        ["mtransformer"],
+        1,
+        None,
+        {**BIG, "encoder-layers": "12", "decoder-layers": "12"},
+    ),
     ("sga_plateau", "mTransformer + adapter", 1, None, {**BIG, "arch": "transformer_adapter"}),
-    ("sga_plateau", "GPT + MSP", 1, None, {**ADAPTED, "arch": "gpt_msp_mgpt", "prompt-length": "128"}),
+    (
+        "sga_plateau",
+        "GPT + MSP",
+        1,
+        None,
+        {**ADAPTED, "arch": "gpt_msp_mgpt", "prompt-length": "128"},
+    ),
     ("sga_plateau", "AT-init, base", 1, None, {**PLM, "arch": "transformer_from_xlmr_base"}),
     ("sga_plateau", "AT-init, large", 1, None, {**PLM, "arch": "transformer_from_xlmr_large"}),
     ("sga_plateau", "SGA, base", 1, None, {**ADAPTED, **NOISE, "prompt-length": "128"}),
     ("sga_plateau", "SGA, large", 1, None, {**ADAPTED, **NOISE, "arch": "sga_xlmr_large"}),
     ("sga_plateau", "SGA without denoising, large", 1, None, {**ADAPTED, "no-denoising": "--fp"}),
     ("csr_lexicons", "mBART", 1, None, {**MBART, "max-update": "30000"}),
-    ("csr_lexicons", "mBART + restore", 1, None, {**MBART, "max-update": "5000", "task": "code_switching_restore"}),
+    (
+        "csr_lexicons",
+        "mBART + restore",
+        1,
+        None,
+        {**MBART, "max-update": "5000", "task": "code_switching_restore"},
+    ),
     ("csr_lexicons", "mBART + restore", 2, None, {**MBART, "max-update": "25000"}),
     ("deltalm", "DeltaLM", 1, None, DELTALM),
-    ("deltalm", "DeltaLM, many pairs", 1, None, {**DELTALM, "sampling-temperature-schedule": "1:5:4"}),
+    (
+        "deltalm",
+        "DeltaLM, many pairs",
+        1,
+        None,
+        {**DELTALM, "sampling-temperature-schedule": "1:5:4"},
+    ),
     ("generation_deltalm", "DeltaLM", 1, None, DELTALM),
     ("generation_mixing", "mixing", 1, None, {**DELTALM, "mix-share": "0.5", "mask-prob": "0.15"}),
-    ("veco_updates", "VECO", 1, "en-de", {**VECO, "lr": "1e-4", "tokens": 65_536, "keep-decoder-layers": "last:6"}),
+    (
+        "veco_updates",
+        "VECO",
+        1,
+        "en-de",
+        {**VECO, "lr": "1e-4", "tokens": 65_536, "keep-decoder-layers": "last:6"},
+    ),
     ("veco_updates", "VECO", 1, "en-fr", {**VECO, "lr": "2e-4", "tokens": 262_144}),
     ("mt_transfer", "mBART", 1, "xnli", TRANSFER),
     ("mt_transfer", "mBART", 1, "pos", {**TRANSFER, "lr": "2e-5"}),
@@ -75,14 +124,23 @@ def test_grids_of_xtreme_are_those_of_veco_s_appendix():
 def test_pretraining_of_deltalm_is_that_of_section_2_3():
     system = read_system("span_corruption", size="paper")
     batch = system.train["batch-size"] * system.train["update-freq"]
-    spans = [system.train[name] for name in ("tokens-per-sample", "mask-prob", "pair-mask-prob", "mean-span")]
+    spans = [
+        system.train[name]
+        for name in ("tokens-per-sample", "mask-prob", "pair-mask-prob", "mean-span")
+    ]
     assert (batch, spans) == (2048, [512, 0.15, 0.5, 3])
-    assert (system.train["warmup-updates"], system.train["clip-norm"], system.train["adam-betas"]) == (
+    assert (
+        system.train["warmup-updates"],
+        system.train["clip-norm"],
+        system.train["adam-betas"],
+    ) == (
         *(10_000, 1.0),
         "(0.9, 0.999)",
     )
     assert read_limits("span_corruption", size="paper")["updates"] == 600_000
-    assert read_limits("deltalm", size="paper") is None, "fine-tuning does not take over the length of pre-training"
+    assert read_limits("deltalm", size="paper") is None, (
+        "fine-tuning does not take over the length of pre-training"
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +158,9 @@ def test_checkpoints_are_averaged_as_the_papers_do(name, arm, words):
     job = next(job for job in runs.study.final() if job.arm.name == arm)
     assert f" {words} " in runs.average(job)
     kept = job.arm.stage(1, job.pair).system.train
-    assert "--last" not in words or kept["keep-interval-updates"] == job.arm.best, "as many are kept"
+    assert "--last" not in words or kept["keep-interval-updates"] == job.arm.best, (
+        "as many are kept"
+    )
 
 
 # ---- Sections. ----
@@ -118,15 +178,28 @@ def test_a_section_replaces_keys_and_the_small_size_stays(tmp_path):
     }
     changes = {"arms": {"A": AT}, "claims": [], "assets": {}}
     before = read_study(write(tmp_path, **changes)).settings()
-    path = write(tmp_path, **changes, finding="Small finds.", values={"vocabulary": 7}, paper={**paper, "values": {}})
+    path = write(
+        tmp_path,
+        **changes,
+        finding="Small finds.",
+        values={"vocabulary": 7},
+        paper={**paper, "values": {}},
+    )
     whole, small = read_study(path, "paper"), read_study(path)
-    assert (whole.title, whole.directions, whole.seeds, whole.finding) == ("Whole", ("de-en",), (3,), "")
+    assert (whole.title, whole.directions, whole.seeds, whole.finding) == (
+        "Whole",
+        ("de-en",),
+        (3,),
+        "",
+    )
     assert whole.values["vocabulary"] == 7, "values come on top"
     assert small.settings() == {**before, "values": {"vocabulary": 7}} and small.size == "small"
     assert whole.settings()["size"] == "paper" and whole.settings() != small.settings()
     (job,) = whole.final()
     given = options_of(Runs(whole, ROOT, "data", {}).training(job, 1))
-    assert (given["--lr"], given["--max-epoch"]) == ("0.0005", "50"), "the system's own limits, not the budget"
+    assert (given["--lr"], given["--max-epoch"]) == ("0.0005", "50"), (
+        "the system's own limits, not the budget"
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,8 +209,16 @@ def test_a_section_replaces_keys_and_the_small_size_stays(tmp_path):
         ({}, "large", ["SIZE large", "valid: small, paper"]),
         ({"paper": {"seeds": [1]}}, "small", ["probe.yaml: paper: 'title' is a required property"]),
         ({"paper": {"title": "x", "like": "own"}}, "small", ["probe.yaml: paper"]),
-        ({"paper": {"title": "x"}}, "paper", ["system masked_lm: SIZE paper: the papers take XLM-R"]),
-        ({"assets": {"model": {"system": "masked_lm"}}}, "small", ["assets.model: limits: missing"]),
+        (
+            {"paper": {"title": "x"}},
+            "paper",
+            ["system masked_lm: SIZE paper: the papers take XLM-R"],
+        ),
+        (
+            {"assets": {"model": {"system": "masked_lm"}}},
+            "small",
+            ["assets.model: limits: missing"],
+        ),
     ],
 )
 def test_a_size_that_cannot_be_read(tmp_path, changes, size, words):
@@ -177,7 +258,9 @@ def test_runs_of_paper_size_are_not_published(tmp_path):
 def test_the_dry_run_prints_every_command_in_order_and_makes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     study = str(STUDIES / "csr_lexicons.yaml")
-    assert main(["--study", study, "--data", "/my data", "--size", "paper", "--device", "cuda"]) == 0
+    assert (
+        main(["--study", study, "--data", "/my data", "--size", "paper", "--device", "cuda"]) == 0
+    )
     printed, order = (
         capsys.readouterr().out,
         ["preprocess.sh", "lexicon.sh", "stage1", "start2.pt", "averages", "hypotheses"],
@@ -194,11 +277,18 @@ def test_the_dry_run_of_study_sh_needs_no_snakemake_and_says_what_is_wrong(tmp_p
         line = ["bash", str(ROOT / "examples" / "study.sh"), "own", "data", "out"]
         path = f"{sys.exec_prefix}/bin:/usr/bin:/bin"
         return subprocess.run(
-            line, cwd=tmp_path, env={"PATH": path, "SNAKEMAKE": "none", **environment}, capture_output=True, text=True
+            line,
+            cwd=tmp_path,
+            env={"PATH": path, "SNAKEMAKE": "none", **environment},
+            capture_output=True,
+            text=True,
         )
 
     done = start(DRY_RUN="1")
     assert done.returncode == 0 and "\nfairseq-train bin " in done.stdout, done.stderr
     wrong = start(DRY_RUN="1", SIZE="paper")
-    assert wrong.returncode == 1 and "own.yaml: SIZE paper: has no section paper; valid: small" in wrong.stderr
+    assert (
+        wrong.returncode == 1
+        and "own.yaml: SIZE paper: has no section paper; valid: small" in wrong.stderr
+    )
     assert not list(tmp_path.iterdir())

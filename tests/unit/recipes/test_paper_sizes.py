@@ -1,4 +1,4 @@
-"""SIZE=paper: every command parses, every model has the size that its paper states, and so have the settings."""
+"""Test SIZE=paper: every command parses, every model and setting has the paper's size."""
 
 import re
 
@@ -35,7 +35,8 @@ def training(runs, arm, number=1, pair=None):
     if isinstance(arm, list):
         return runs.asset_training(*arm)
     return runs.training(
-        next(job for job in runs.study.final() if job.arm.name == arm and pair in (None, job.pair)), number
+        next(job for job in runs.study.final() if job.arm.name == arm and pair in (None, job.pair)),
+        number,
     )
 
 
@@ -43,7 +44,9 @@ def training(runs, arm, number=1, pair=None):
 
 
 def test_each_paper_and_each_public_study_has_a_paper_size():
-    assert {"sga_plateau", "csr_lexicons", "mt_transfer", "deltalm", "veco_updates"} <= {*STUDIES_OF_PAPER_SIZE}
+    assert {"sga_plateau", "csr_lexicons", "mt_transfer", "deltalm", "veco_updates"} <= {
+        *STUDIES_OF_PAPER_SIZE
+    }
     small = {*list_names(STUDIES)} - {*STUDIES_OF_PAPER_SIZE}
     # Text and models of one's own; four released encoders, which have one size.
     assert small == {"own", "pretraining", "pretraining_mbart", "encoders"}
@@ -59,7 +62,9 @@ def test_every_command_is_one_of_fairseq(name):
             arguments = paper_models.parse(step.command.split("\\\n  >")[0])
             if program == "fairseq-train":
                 trained += 1
-                assert arguments.max_update or (arguments.max_epoch or 1000) <= 50, "a training ends"
+                assert arguments.max_update or (arguments.max_epoch or 1000) <= 50, (
+                    "a training ends"
+                )
     assert trained
 
 
@@ -68,7 +73,9 @@ def test_every_system_has_a_paper_size_or_says_why_not(name):
     reason = yaml.safe_load(find(name, FOLDER, "system")[0].read_text())
     reason = reason.get("variants", {}).get(name, reason)["paper"] if name in WITHOUT else {}
     if reason:
-        with pytest.raises(RecipeError, match=f"system {name}: SIZE paper: {re.escape(reason['absent'])}"):
+        with pytest.raises(
+            RecipeError, match=f"system {name}: SIZE paper: {re.escape(reason['absent'])}"
+        ):
             read_system(name, size="paper")
         return
     system = read_system(name, size="paper")
@@ -100,7 +107,12 @@ COUNTS = [
     ("sga_plateau", "SGA, base, choices of the authors' code", 8_259_075, 8),
     ("csr_lexicons", "mBART", 610_851_840, 610),  # SGA, Table 2; DeltaLM, Table 2
     ("csr_lexicons", "mBART + restore", 610_851_840, 610),
-    ("deltalm", "DeltaLM", None, 363),  # 360 in the paper; 363.8 with 1,024 positions and the release's rows
+    (
+        "deltalm",
+        "DeltaLM",
+        None,
+        363,
+    ),  # 360 in the paper; 363.8 with 1,024 positions and the release's rows
     ("deltalm", "DeltaLM, many pairs", None, 363),
     ("veco_updates", "VECO", None, 660),
     ("veco_updates", "XLM-R", None, 660),
@@ -134,7 +146,11 @@ def test_deltalm_and_veco_have_their_papers_sizes_with_the_releases_rows(tmp_pat
 
 @pytest.mark.parametrize(
     ("model", "layers"),
-    [("bert-base-multilingual-cased", 12), ("xlm-roberta-base", 12), ("nllb-200-distilled-600M", 12)],
+    [
+        ("bert-base-multilingual-cased", 12),
+        ("xlm-roberta-base", 12),
+        ("nllb-200-distilled-600M", 12),
+    ],
 )
 def test_understanding_has_encoders_of_twelve_layers(model, layers, tmp_path, monkeypatch):
     """MT transfer section 2.3; mBART-50's is the study's own."""

@@ -10,7 +10,12 @@ from examples.recipes.studies import STUDIES, read_study
 from tests.conftest import ROOT
 from tests.unit.recipes.test_studies import options_of
 
-LABELLED = {"xnli": 'a\t"b ""c"""\tneutral', "pawsx": "a\tb\t1", "panx": "New York\tB-LOC", "udpos": "the DET"}
+LABELLED = {
+    "xnli": 'a\t"b ""c"""\tneutral',
+    "pawsx": "a\tb\t1",
+    "panx": "New York\tB-LOC",
+    "udpos": "the DET",
+}
 BARE = {"xnli": "a\tb", "pawsx": 'a\t"b\t c"', "panx": "York", "udpos": "the"}
 
 

@@ -107,8 +107,14 @@ def test_a_wrong_mix_is_named(text):
 
 
 def test_the_noise_of_the_paper_and_of_the_authors_code_have_names():
-    """Section 4.4: deletion or repetition. The authors: 40 % blank, 30 % random piece, 30 % of the sentence; the default."""
+    """Section 4.4 deletes and repeats; the default is 40 % blank, 30 % each of two pieces."""
     assert parse_noise_mix("paper") == {"blank": 0.5, "repeat": 0.5}
-    assert parse_noise_mix("authors") == pytest.approx(PAPER_MIX) == parse_noise_mix(SGACTCConfig.denoise_noise_mix)
-    with pytest.raises(ValueError, match="must be paper or authors, or look like blank=0.4,random=0.6; got 'ours'"):
+    assert (
+        parse_noise_mix("authors")
+        == pytest.approx(PAPER_MIX)
+        == parse_noise_mix(SGACTCConfig.denoise_noise_mix)
+    )
+    with pytest.raises(
+        ValueError, match="must be paper or authors, or look like blank=0.4,random=0.6; got 'ours'"
+    ):
         parse_noise_mix("ours")

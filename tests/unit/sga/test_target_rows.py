@@ -1,4 +1,4 @@
-"""A target dictionary that is cut or permuted: the whole dictionary's model with all other logits at minus infinity."""
+"""Test cut or permuted target dictionaries: like the full model with the other logits at -inf."""
 
 import copy
 from argparse import Namespace
@@ -15,13 +15,22 @@ from fairseq_plugins.sga.criterion import SGACTCCriterion
 from fairseq_plugins.sga.extensions.reranking import ATReranker, RerankOptions
 from fairseq_plugins.sga.free import MaskedTarget
 from fairseq_plugins.sga.tasks import SGATranslationTask
-from fairseq_plugins.sga.variants import SGA, JoinedModelConfig, JoinedTranslationConfig, SGACTCConfig
+from fairseq_plugins.sga.variants import (
+    SGA,
+    JoinedModelConfig,
+    JoinedTranslationConfig,
+    SGACTCConfig,
+)
 from tests import builders
 from tests.unit.sga.extensions import test_reranking
 
 SPECIAL = list(range(builders.FIRST_PIECE))
 ROWS = {
-    "permutation": [*SPECIAL, *range(builders.MASK - 1, builders.FIRST_PIECE - 1, -1), builders.MASK],
+    "permutation": [
+        *SPECIAL,
+        *range(builders.MASK - 1, builders.FIRST_PIECE - 1, -1),
+        builders.MASK,
+    ],
     "subset": [*SPECIAL, 20, 7, 11, 28, 5, 16, 9, 24, builders.MASK],
 }
 LENGTHS = [6, 3, 5]
@@ -48,9 +57,9 @@ def targets_of(rows):
     lengths = torch.tensor([3, 1, 2])
     tokens = torch.full((3, 3), builders.PAD)
     for row, length in enumerate(lengths):
-        tokens[row, :length] = pieces[torch.randperm(len(pieces), generator=torch.Generator().manual_seed(row))][
-            :length
-        ]
+        tokens[row, :length] = pieces[
+            torch.randperm(len(pieces), generator=torch.Generator().manual_seed(row))
+        ][:length]
     return tokens, lengths
 
 
@@ -80,7 +89,12 @@ def test_losses_and_gradients_equal_those_of_masked_logits(kind, options, more):
         terms = losses(model, labels, lengths, **more)
         trained = {name: part for name, part in model.named_parameters() if part.requires_grad}
         total = sum(term.sum() for term in terms.values())
-        results.append((terms, dict(zip(trained, torch.autograd.grad(total, trained.values(), allow_unused=True)))))
+        results.append(
+            (
+                terms,
+                dict(zip(trained, torch.autograd.grad(total, trained.values(), allow_unused=True))),
+            )
+        )
     for ours, theirs in zip(*results):
         assert set(ours) == set(theirs)
         for name, tensor in ours.items():
@@ -106,17 +120,25 @@ def test_decoding_gives_the_same_pieces(kind, options, args):
     for model, target in zip((cut, whole), dictionaries):
         task = SGATranslationTask(JoinedTranslationConfig(), builders.dictionary(), target)
         sentences = task.build_generator([model], Namespace(**args)).generate([model], sample)
-        outputs.append([[(target.string(h["tokens"]), h["score"]) for h in sentence] for sentence in sentences])
+        outputs.append(
+            [[(target.string(h["tokens"]), h["score"]) for h in sentence] for sentence in sentences]
+        )
     assert any(text for sentence in outputs[0] for text, _ in sentence)
     for ours, theirs in zip(*outputs):
         assert [text for text, _ in ours] == [text for text, _ in theirs]
-        torch.testing.assert_close(*(torch.stack([score for _, score in part]) for part in (ours, theirs)))
+        torch.testing.assert_close(
+            *(torch.stack([score for _, score in part]) for part in (ours, theirs))
+        )
 
 
 def test_noise_and_smoothing_stay_among_the_targets_entries():
     cut, _, rows = models(ROWS["subset"], alignment="mask_predict")
-    task = SGATranslationTask(JoinedTranslationConfig(), builders.dictionary(), symbols_of(ROWS["subset"]))
-    corrupt = SGACTCCriterion(task, SGACTCConfig(denoise_noise=1.0, denoise_noise_mix="random=1"))._noise(cut.blank)
+    task = SGATranslationTask(
+        JoinedTranslationConfig(), builders.dictionary(), symbols_of(ROWS["subset"])
+    )
+    corrupt = SGACTCCriterion(
+        task, SGACTCConfig(denoise_noise=1.0, denoise_noise_mix="random=1")
+    )._noise(cut.blank)
     noisy = corrupt(torch.zeros(64, 64, dtype=torch.int64), torch.full((64,), 64))
     assert set(noisy.flatten().tolist()) == {0, *range(builders.FIRST_PIECE, len(rows) - 1)}
     tokens, lengths = targets_of(rows)
@@ -140,13 +162,20 @@ def pretrained(path):
 
 
 def build(path, target, from_checkpoint=False, **options):
-    task = Namespace(source_dictionary=builders.dictionary(), target_dictionary=target, from_checkpoint=from_checkpoint)
+    task = Namespace(
+        source_dictionary=builders.dictionary(),
+        target_dictionary=target,
+        from_checkpoint=from_checkpoint,
+    )
     return SGA.build_model(JoinedModelConfig(pretrained_mlm=str(path), **options), task)
 
 
 def test_rows_are_found_by_name_and_not_written(pretrained, caplog):
     caplog.set_level("INFO")
-    whole, cut = build(pretrained, builders.dictionary()), build(pretrained, symbols_of(ROWS["subset"]))
+    whole, cut = (
+        build(pretrained, builders.dictionary()),
+        build(pretrained, symbols_of(ROWS["subset"])),
+    )
     assert whole.target_rows is None and cut.target_rows.rows.tolist() == ROWS["subset"]
     assert (cut.blank, cut.mask) == (builders.BOS, len(ROWS["subset"]) - 1)
     assert "target: 13 of the 30 rows of the masked LM" in caplog.text
@@ -155,7 +184,9 @@ def test_rows_are_found_by_name_and_not_written(pretrained, caplog):
         bias, whole.projection[1][ROWS["subset"]]
     )
     assert list(cut.state_dict()) == list(whole.state_dict())
-    assert [name for name, _ in cut.named_parameters()] == [name for name, _ in whole.named_parameters()]
+    assert [name for name, _ in cut.named_parameters()] == [
+        name for name, _ in whole.named_parameters()
+    ]
     cut.load_state_dict(whole.state_dict())
     half = copy.deepcopy(cut).half()
     assert half.projection[0].dtype == torch.float16 and half.target_rows.rows.dtype == torch.int64
@@ -174,7 +205,10 @@ def test_full_checkpoints_fill_the_selected_rows(pretrained):
 
 @pytest.mark.cases(
     "change words",
-    (["p3", "elsewhere", "<mask>"], "dict.en.txt in .*: dict.de.txt in .* lacks its entry 'elsewhere'; valid: "),
+    (
+        ["p3", "elsewhere", "<mask>"],
+        "dict.en.txt in .*: dict.de.txt in .* lacks its entry 'elsewhere'; valid: ",
+    ),
     (["p3", "<mask>", "p2"], "dict.en.txt in .*: <mask> must stand after the pieces"),
 )
 def test_what_the_source_lacks_is_refused(tmp_path, change, words):
@@ -199,13 +233,18 @@ def test_tasks_read_both_dictionaries(tmp_path, pairs):
 
 
 def test_nat_ctc_has_one_dictionary():
-    task = SGATranslationTask(JoinedTranslationConfig(), builders.dictionary(), symbols_of(ROWS["subset"]))
+    task = SGATranslationTask(
+        JoinedTranslationConfig(), builders.dictionary(), symbols_of(ROWS["subset"])
+    )
     with pytest.raises(ValueError, match="--arch nat_ctc has one embedding"):
         NATCTCModel.build_model(NATCTCConfig(), task)
 
 
 def test_a_reranker_reads_sources_and_hypotheses_by_their_own_dictionaries():
-    source, target = test_reranking.at_dictionary(), builders.of_symbols([f"p{number}" for number in (16, 3, 7, 24)])
+    source, target = (
+        test_reranking.at_dictionary(),
+        builders.of_symbols([f"p{number}" for number in (16, 3, 7, 24)]),
+    )
     task = TranslationTask(TranslationConfig(), source, target)
     args = Namespace(dropout=0.0, **builders.sides(1, 16, 24, 2, positions=60))
     base_architecture(args)

@@ -1,4 +1,4 @@
-"""Test subsets without labels: predicted as with labels, in rows and in XTREME's files; not scored."""
+"""Test predictions without labels: equal to those with labels, in rows and XTREME's files."""
 
 import json
 import shutil
@@ -82,7 +82,9 @@ def predict(folder, name, output, **options):
     batches = task.get_batch_iterator(task.dataset(NAME), max_sentences=3)
     with metrics.aggregate(new_root=True) as numbers:
         steps = batches.next_epoch_itr(shuffle=False)
-        task.reduce_metrics([task.valid_step(sample, model, criterion)[2] for sample in steps], criterion)
+        task.reduce_metrics(
+            [task.valid_step(sample, model, criterion)[2] for sample in steps], criterion
+        )
         logged = numbers.get_smoothed_values()
     (file,) = output.iterdir()
     return file, file.read_text(encoding="utf-8").splitlines(), logged
@@ -105,10 +107,14 @@ def test_files_of_xtreme(bare, labelled, tmp_path):
     """Every word has a tag, also those that were cut off; an empty line ends a sentence."""
     for folder in (bare, labelled):
         place = tmp_path / folder.name / "x"
-        file, classes, _ = predict(folder, "cross_lingual_classification", place / "pawsx", predictions_format="xtreme")
+        file, classes, _ = predict(
+            folder, "cross_lingual_classification", place / "pawsx", predictions_format="xtreme"
+        )
         assert file.name == "test-de.tsv" and len(classes) == len(SENTENCES)
         assert set(classes) == set(CLASSES)
-        file, lines, _ = predict(folder, "token_classification", place / "panx", predictions_format="xtreme")
+        file, lines, _ = predict(
+            folder, "token_classification", place / "panx", predictions_format="xtreme"
+        )
         assert file.name == "test-de.tsv"
         sentences = "\n".join(lines).removesuffix("\n").split("\n\n")
         tags = [sentence.split("\n") for sentence in sentences]
@@ -127,7 +133,11 @@ def test_files_of_xtreme(bare, labelled, tmp_path):
 @pytest.mark.parametrize("name", OPTIONS)
 def test_without_predictions_they_are_refused(bare, name):
     is_missing = name in ("cross_lingual_classification", "relevance_ranking")
-    message = "label/test.de.bin is missing" if is_missing else "test.de: has no labels; valid: .* --predictions"
+    message = (
+        "label/test.de.bin is missing"
+        if is_missing
+        else "test.de: has no labels; valid: .* --predictions"
+    )
     for combine in (False, True):
         with pytest.raises(ValueError, match=message):
             make_task(bare, name).load_dataset(NAME, combine=combine)

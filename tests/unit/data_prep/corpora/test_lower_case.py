@@ -12,7 +12,7 @@ from tests.unit.data_prep.files import read_lines
 
 @pytest.fixture
 def raw(tmp_path):
-    """Training lines that are equal but for their case, and one pair twice; a test set in capitals."""
+    """Write training lines that differ only in case, a repeated pair and a test set in capitals."""
     rows = ["Der Hund", "der hund", "DIE KATZE", "Der Hund", "ÄRGER", "Ende"]
     for language in ("de", "en"):
         write(tmp_path / "raw" / f"train.tags.de-en.{language}", *rows)
@@ -23,7 +23,17 @@ def raw(tmp_path):
 
 def prepare(raw, *more):
     out = raw / "out"
-    line = ["--raw", raw / "raw", "--output", out, "--test-sets", "tst2012", "--valid-every", "3", *more]
+    line = [
+        "--raw",
+        raw / "raw",
+        "--output",
+        out,
+        "--test-sets",
+        "tst2012",
+        "--valid-every",
+        "3",
+        *more,
+    ]
     iwslt14.main([str(word) for word in line])
     sides = {name: read_lines(out / "de-en" / f"{name}.de") for name in ("train", "valid", "test")}
     return sides, read_json(out / "manifest.json")
@@ -36,12 +46,18 @@ def test_neither_is_the_default(raw):
         "valid": ["DIE KATZE", "Ende"],
         "test": ["EIN TEST de"],
     }
-    assert "lower_case" not in manifest["options"]["rules"], "folders of earlier versions stay unchanged"
+    assert "lower_case" not in manifest["options"]["rules"], (
+        "folders of earlier versions stay unchanged"
+    )
 
 
 def test_all_splits_are_lower_cased_before_duplicates_are_dropped(raw):
     sides, manifest = prepare(raw, "--lower-case", "--dedup", "tuple")
-    assert sides == {"train": ["der hund", "die katze", "ende"], "valid": ["ärger"], "test": ["ein test de"]}
+    assert sides == {
+        "train": ["der hund", "die katze", "ende"],
+        "valid": ["ärger"],
+        "test": ["ein test de"],
+    }
     assert manifest["options"]["rules"]["lower_case"] is True
     assert manifest["counts"]["de-en"]["dropped"] == {"train: duplicate": 2}
 
@@ -52,10 +68,21 @@ def test_duplicates_alone(raw):
 
 
 def test_leaks_are_found_in_lower_case(tmp_path):
-    for split, text in (("train", ["Ein Test", "ein satz"]), ("valid", ["EIN TEST"]), ("test", ["x"])):
+    for split, text in (
+        ("train", ["Ein Test", "ein satz"]),
+        ("valid", ["EIN TEST"]),
+        ("test", ["x"]),
+    ):
         for language in ("de_DE", "en_XX"):
             write(tmp_path / "raw" / f"{split}.de_DE-en_XX.{language}", *text)
-    line = ["--raw", str(tmp_path / "raw"), "--output", str(tmp_path / "out"), "--pairs", "de_DE-en_XX"]
+    line = [
+        "--raw",
+        str(tmp_path / "raw"),
+        "--output",
+        str(tmp_path / "out"),
+        "--pairs",
+        "de_DE-en_XX",
+    ]
     ml50.main([*line, "--lower-case"])
     assert read_lines(tmp_path / "out" / "de_DE-en_XX" / "train.de_DE") == ["ein satz"]
 
