@@ -5,7 +5,7 @@ length, L layers, H heads, C model width, V vocabulary. Mask polarity everywhere
 may not be attended.
 """
 
-__version__ = "0.1.0"  # above the imports: modules that write checkpoints read it
+__version__ = "0.2.0"  # above the imports: modules that write checkpoints read it
 
 import functools
 

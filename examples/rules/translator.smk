@@ -10,6 +10,7 @@ from recipes.systems import RecipeError, command, read_system
 SYSTEMS = ("sga_lora", "at")              # that are trained and compared
 SPEED_UPDATES = 30
 HALVED = {"bf16": True} if has_bfloat16() else {}   # of the masked LM and what is around it: half of the time; AT is too narrow to gain
+TLM_START = {"guidance-start": "tlm"}     # of SGA: its masked LM has seen pairs; 24.5 BLEU in place of 19.6 after 400 updates
 BY_UPDATES = {"validate-interval": 1000, "save-interval": 1000}   # epochs: the plan has validations by updates alone
 
 try:
@@ -38,7 +39,8 @@ def training(name, folder, pretrained, limits, more):
     system = systems[name]
     values = {"root": ROOT, "source": run.source, "target": run.target, "seed": run.seed, "start": pretrained, **limits}
     half = HALVED if name == "masked_lm" or system.starts_from else {}
-    return command("fairseq-train bin", {**system.train, **BY_UPDATES, **half, "cpu": True, "save-dir": folder, **more}, values)
+    guided = TLM_START if name == "sga_lora" else {}
+    return command("fairseq-train bin", {**system.train, **BY_UPDATES, **half, **guided, "cpu": True, "save-dir": folder, **more}, values)
 
 
 def measured(wildcards):

@@ -1,3 +1,3 @@
 """Version of this distribution, equal to that of fairseq_plugins, which writes its models."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

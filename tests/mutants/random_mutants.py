@@ -30,13 +30,17 @@ FOLDERS = tuple(
 )
 TESTS = ("tests/unit", "tests/reference")
 COPIED = ("README.md", "benchmarks", "data_prep", "examples", "setup.py")
+# fairseq reads signatures, and torch's exporter code: mutmut's wrappers hide both from them.
 CONFIGURATION = """
 [tool.mutmut]
 source_paths = ["{package}"]
 only_mutate = {mutated}
 also_copy = {copied}
 pytest_add_cli_args_test_selection = {tests}
-pytest_add_cli_args = ["-p", "no:cacheprovider", "-m", "not slow"]
+pytest_add_cli_args = [
+    "-p", "no:cacheprovider", "-m", "not slow", "--ignore", "tests/unit/export", "--deselect",
+    "tests/unit/checkpoints/test_golden.py::test_format_1_translates_in_python",
+]
 process_isolation = "forkserver"
 timeout_multiplier = 12.0
 timeout_constant = 10.0
