@@ -9,6 +9,7 @@ Read beside the paper, in this order::
     decoding.py    4.4       the alignment's best path, then denoising until nothing changes
     state.py       5.1       the frozen model's file; what a checkpoint holds
     target_rows.py           a target dictionary with some of the masked LM's entries
+    tlm_start.py             W_K and W_V that start from what TLM taught the frozen model
     tasks.py       5.1       ``sga_translation``
     many_pairs.py  5.4       the same prompts for many pairs
     variants.py    start of a run: ``SGA.build_model`` looks up the blank, reads the frozen model
