@@ -129,6 +129,7 @@ format: $(STAMPS)/check  ## let ruff fix and format the code
 	$(PY) -m ruff format .
 
 docs: $(STAMPS)/docs  ## the documentation site, docs/_build/html: any warning and any broken local link is an error
+	@rm -rf docs/_build/html  # sphinx leaves pages that are gone
 	$(PY) -m sphinx --builder html --nitpicky --fail-on-warning --keep-going --jobs auto docs docs/_build/html
 	$(PY) docs/check_links.py docs/_build/html
 
