@@ -259,11 +259,11 @@ def _check_dictionary(
         wrong = [name for name in names if inputs.get(name) != digests.get(name)]
         if path not in records and wrong:
             pair = path.stem.removeprefix("pair.")
-            given = f"--dict {dictionary}"
+            choice = f"--dict {dictionary}"
             if wrong == ["target_dict"]:
-                given = f"--target-dict {target_dictionary or '(none)'}"
+                choice = f"--target-dict {target_dictionary or '(none)'}"
             raise InputError(
-                f"--output {output}: holds {pair}, made with another dictionary than {given}; "
+                f"--output {output}: holds {pair}, made with another dictionary than {choice}; "
                 "valid: another folder, or all its pairs again (--pairs)"
             )
 
@@ -275,10 +275,10 @@ def check_sides(pairs: List[layout.Pair], text: str) -> None:
         text: the option --pairs, for messages.
     """
     targets = {target for _, target in pairs}
-    both = sorted(source for source, _ in pairs if source in targets)
-    if both:
+    languages = sorted(source for source, _ in pairs if source in targets)
+    if languages:
         valid = "with --target-dict a language on one side only; another folder for the rest"
-        raise InputError(f"--pairs {text}: {both[0]} is a source and a target; valid: {valid}")
+        raise InputError(f"--pairs {text}: {languages[0]} is a source and a target; valid: {valid}")
 
 
 def main(argv: Optional[List[str]] = None) -> None:

@@ -158,17 +158,17 @@ def sentencepiece_model(pieces: List[str], scores: np.ndarray) -> bytes:
 
     The normaliser is taken from a model that sentencepiece trains on one line.
     """
-    written = io.BytesIO()
+    model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(["a b"]),
-        model_writer=written,
+        model_writer=model,
         vocab_size=8,
         hard_vocab_limit=False,
         normalization_rule_name="nmt_nfkc",
         minloglevel=2,
     )
     proto = importlib.import_module("sentencepiece.sentencepiece_model_pb2").ModelProto()
-    proto.ParseFromString(written.getvalue())
+    proto.ParseFromString(model.getvalue())
     controls = list(proto.pieces[:3])  # <unk>, <s>, </s>
     del proto.pieces[:]
     proto.pieces.extend(controls)
@@ -202,10 +202,12 @@ def write_folder(source: BinaryIO, folder: Path) -> None:
         "type_vocab_size": header.types,
         "vocab_size": header.rows,
     }
-    named = {folder_name(name): tensors[name].view(shape(name, header)) for name in tensors}
+    folder_tensors = {
+        folder_name(name): tensors[name].view(shape(name, header)) for name in tensors
+    }
     tokens = {"mask_token": MASK, "pad_token": "<pad>", "tokenizer_class": "XLMRobertaTokenizer"}
     with atomic_folder(folder) as temporary:
-        save_tensors(named, temporary / "model.safetensors")
+        save_tensors(folder_tensors, temporary / "model.safetensors")
         model = sentencepiece_model(pieces[len(SPECIAL) : -1], scores[len(SPECIAL) : -1])
         (temporary / "sentencepiece.bpe.model").write_bytes(model)
         lines = "".join(f"{piece} 1\n" for piece in pieces[len(SPECIAL) :])

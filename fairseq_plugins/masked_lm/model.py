@@ -233,9 +233,8 @@ class PrefixEncoder(nn.Module):
         Raises:
             ValueError: there are more tokens than positions.
         """
-        return self.states(tokens, prefix, prefix_padding_mask, positions, padding_mask, updates)[
-            1:
-        ]
+        masks = prefix_padding_mask, positions, padding_mask
+        return self.states(tokens, prefix, *masks, updates)[1:]
 
     def states(
         self,

@@ -85,7 +85,7 @@ class SGAConfig(FairseqDataclass):
     slot_positions: SLOT_POSITIONS = option(
         "restart",
         "positions of the slots: restart at the first, as in the paper, or continue after the "
-        "source's (which leaves room for shorter sources)",
+        "source's, which share the table: the longest source is shorter (--alignment ctc)",
     )
     fill_blanks: bool = option(
         False, "the denoiser reads the best piece instead of the blank, as in the authors' code"
@@ -200,6 +200,11 @@ MODEL_RULES = (
         lambda o: o.ctc_blank_bias and o.no_denoising and str(o.alignment) != "ctc",
         "--ctc-blank-bias {ctc_blank_bias}: with --alignment {alignment} and --no-denoising there "
         "is no blank; valid: 0",
+    ),
+    Rule(
+        lambda o: str(o.slot_positions) == "continue" and str(o.alignment) != "ctc",
+        "--slot-positions continue: with --alignment {alignment} the denoiser's slots do not "
+        "follow from the source, and may not fit after it; valid: restart",
     ),
     in_range("frozen_dropout", "[0, 1)"),
 )

@@ -79,6 +79,14 @@ def test_a_full_checkpoint_needs_no_pretrained_file(pretrained):
         {"ctc_blank_bias": 6.0, "alignment": "dag", "no_denoising": True},
         "--ctc-blank-bias 6.0: .*; valid: 0",
     ),
+    (
+        {"slot_positions": "continue", "alignment": "mask_predict"},
+        "--slot-positions continue: .*mask_predict.*; valid: restart",
+    ),
+    (
+        {"slot_positions": "continue", "alignment": "dag"},
+        "--slot-positions continue: .*dag.*; valid: restart",
+    ),
     ({"frozen_dropout": 1.0}, r"--frozen-dropout must lie in \[0, 1\); got 1.0"),
     ({"ctc_blank": "nowhere"}, "--ctc-blank 'nowhere' .*valid: <s>"),
     ({"encoder_layers": 7}, rf"--encoder-layers 7 \(valid here: {builders.LAYERS}\)"),
